@@ -215,8 +215,8 @@ private:
     tile.boxes = tile.fits(m, n, k) &&
                  isAlignedFrom(op.getA(), rows.first * rowsOfA, tile.a, op.getLda(), op.getBatchStrideA()) &&
                  isAlignedFrom(op.getB(), columns.first * rowsOfB, tile.b, op.getLdb(), op.getBatchStrideB());
-    tile.resultBoxes = isAlignedFrom(op.getC(), rows.first * op.getLdc() + columns.first, tile.c, op.getLdc(),
-                                     op.getBatchStrideC());
+    tile.resultBoxes =
+        isAlignedFrom(op.getC(), rows.first * op.getLdc() + columns.first, tile.c, op.getLdc(), op.getBatchStrideC());
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -281,8 +281,8 @@ private:
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
     Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
-    tile.boxes = tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda(), tile.a) &&
-                 isAligned(op.getB(), op.getLdb(), tile.b);
+    tile.boxes =
+        tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda(), tile.a) && isAligned(op.getB(), op.getLdb(), tile.b);
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
@@ -331,8 +331,8 @@ private:
               op.getTypeA(),
               op.getTypeB(),
               op.getTypeC()};
-    tile.boxes = tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda(), tile.a) &&
-                 isAligned(op.getB(), op.getLdb(), tile.b);
+    tile.boxes =
+        tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda(), tile.a) && isAligned(op.getB(), op.getLdb(), tile.b);
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {

@@ -55,7 +55,7 @@ inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::ali
 ///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
 ///   copy target map B coordinates, innermost first;
 ///   store_bf16, store_f32 source map coordinates: the other way; add_f32: added to what is there;  commit: those of this thread so far are a group;
-///   read: shared memory of all groups but the last so many, which its text ends with, may be written again;  stored: all groups are in memory
+///   read: shared memory of all groups but the last so many, which its text ends with, may be written again
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";
 /// How the inline assembly of "read" begins.
 inline constexpr llvm::StringLiteral kAwaitRead = "cp.async.bulk.wait_group.read ";

@@ -397,6 +397,7 @@ private:
   void stagePart(const Staging &staging, const LoopSums &held, int64_t r, ArrayRef<std::pair<Value, Value>> places);
   void sendPart(const Staging &staging, Value firstRow, Value firstColumn);
   void endResultBoxes(const ResultBoxes &boxes);
+  void awaitBoxes(int64_t underWay);
   void storeMatrices(Value address, ArrayRef<Value> registers);
 
   const BlockLimits limits;

@@ -349,6 +349,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
                                       /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(&branch.getElseRegion().front());
+      // A block of its own, or the zeros of sums without products would be written in front of the branch, for all tiles.
+      NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
       scf::YieldOp::create(b, loc, sums);
       b.setInsertionPointToEnd(&branch.getThenRegion().front());
       loop();

@@ -12,7 +12,8 @@
 //
 // Memory past the end of a buffer no box writes. Where rows end before, with those of a group, a warp with such an end writes its rows by itself. A sum in f32
 // that is added to what its store replaces begins with 0, and the copy adds it: one addition for each element, as always, but subnormal numbers
-// become 0 in it (PTX ISA, red.add.f32). Copies are awaited before a program ends.
+// become 0 in it (PTX ISA, red.add.f32). Before a program ends, and its shared memory is another's, copies have read what they take; that it is written the end
+// of the kernel waits for (CUDA programming guide, "Using TMA to transfer multi-dimensional arrays").
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/LoopWork.h"
@@ -88,9 +89,9 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
     int64_t bytes = count * warps * kPieceBytes;
     return freeOffset(bytes, kPatternBytes) + bytes <= limits.sharedBytes;
   };
-  while (count >= kLeastPieces && !fits())
+  while (count > 0 && !fits())
     --count;
-  if (count < std::min(kLeastPieces, most) || count == 0)
+  if (count < std::min(kLeastPieces, std::max<int64_t>(most, 1)))
     return nullptr;
   ResultBoxes boxes{store};
   boxes.memory = allocate(element, count * warps * kPieceBytes / bytesOf(element), kPatternBytes);
@@ -114,6 +115,11 @@ struct ThreadLowering::Staging {
   int64_t number; ///< of the box, of those that the warp has stored
   Value memory; ///< bytes from the first piece of all warps to this warp's
 };
+
+/// By the lane that starts copies: all but the last `underWay` have been read.
+void ThreadLowering::awaitBoxes(int64_t underWay) {
+  onlyIf(less(lane, 1), [&] { emitBulk(b, loc, "read", (kAwaitRead + Twine(underWay) + ";").str(), "", {}); });
+}
 
 /// Lane i has the address of row i of 16 columns: rows 0-7 and 8-15 of the first eight, then of the others.
 void ThreadLowering::storeMatrices(Value address, ArrayRef<Value> registers) {
@@ -146,9 +152,7 @@ void ThreadLowering::stagePart(const Staging &staging, const LoopSums &held, int
   startStrip();
   const ResultBoxes &boxes = staging.boxes;
   if (staging.number == 0 || staging.number >= boxes.count) { // else no box has left the piece in this tile
-    onlyIf(less(lane, 1), [&] {
-      emitBulk(b, loc, "read", (kAwaitRead + Twine(staging.number ? boxes.count - 1 : 0) + ";").str(), "", {});
-    });
+    awaitBoxes(staging.number ? boxes.count - 1 : 0);
     NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   }
   // Bits 4 to 6 of a place are combined with the row's, as many of them as a row of the box has chunks.
@@ -162,7 +166,8 @@ void ThreadLowering::stagePart(const Staging &staging, const LoopSums &held, int
     chunk = arith::XOrIOp::create(b, loc, chunk, mul(remainder(row, 2), constant(chunks / 2)));
     odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(row, 2), constant(0));
   }
-  Value place = add(add(staging.memory, mul(row, constant(staging.columns.rowBytes))), mul(chunk, constant(kChunkBytes)));
+  Value place =
+      add(add(staging.memory, mul(row, constant(staging.columns.rowBytes))), mul(chunk, constant(kChunkBytes)));
   if (!narrow)
     place = add(place, mul(remainder(lane, 2), constant(kPairBytes)));
   auto further = [&](int64_t block) { // eight columns
@@ -201,9 +206,8 @@ void ThreadLowering::sendPart(const Staging &staging, Value firstRow, Value firs
   onlyIf(less(lane, 1), [&] {
     Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, boxes.memory->memref);
     auto number = [&](Value v, Type type) -> Value { return arith::IndexCastOp::create(b, loc, type, v); };
-    SmallVector<Value> operands = {
-        number(add(memory, staging.memory), b.getI64Type()),
-        mapAddress(store.getTarget(), store.getDims(), kOwnRows, staging.columns.count)};
+    SmallVector<Value> operands = {number(add(memory, staging.memory), b.getI64Type()),
+                                   mapAddress(store.getTarget(), store.getDims(), kOwnRows, staging.columns.count)};
     std::string coordinates, constraints = "l,l";
     int64_t dimension = cast<MemRefType>(store.getTarget().getType()).getRank();
     for (Value index : llvm::reverse(store.getIndices())) {
@@ -237,8 +241,8 @@ void ThreadLowering::storeInBoxes(const ResultBoxes &boxes, const LoopSums &held
   SmallVector<std::pair<Value, Value>> places; // row and column of the sums
   eachSum(p, [&](Value row, const Strip &strip) { places.push_back({row, strip.column}); });
   Value group = divide(warp, 4), own = mul(warp, constant(kPieceBytes));
-  Value firstRow = add(mul(divide(group, p.across), constant(p.rows * kGroupRows)),
-                       mul(remainder(warp, 4), constant(kOwnRows)));
+  Value firstRow =
+      add(mul(divide(group, p.across), constant(p.rows * kGroupRows)), mul(remainder(warp, 4), constant(kOwnRows)));
   Value firstColumn = mul(remainder(group, p.across), constant(p.columns));
   for (int64_t r = 0; r < p.rows; ++r) {
     Value row = add(firstRow, r * kGroupRows);
@@ -269,9 +273,9 @@ void ThreadLowering::storeInBoxes(const ResultBoxes &boxes, const LoopSums &held
   }
 }
 
-/// By those that have started copies. Shared memory is read, and results are there.
+/// By those that have started copies: shared memory is read.
 void ThreadLowering::endResultBoxes(const ResultBoxes &boxes) {
-  onlyIf(less(lane, 1), [&] { emitBulk(b, loc, "stored", "cp.async.bulk.wait_group 0;", "", {}); });
+  awaitBoxes(0);
   --boxes.memory->pins;
   giveBack(boxes.memory);
 }

@@ -725,7 +725,8 @@ int cuTensorMapEncodeTiled(cuda::TensorMap *map, cuda::TensorMapType type, unsig
   bool isF32 = type == cuda::TensorMapType::f32;
   if (reinterpret_cast<uintptr_t>(map) % 64 || (!isF32 && type != cuda::TensorMapType::bf16) || rank < 1 || rank > 5 ||
       !address || reinterpret_cast<uintptr_t>(address) % 16 || interleave != cuda::interleaveNone ||
-      swizzle < cuda::swizzle32Bytes || swizzle > cuda::swizzle128Bytes || promotion < 0 || promotion > 3 || fill < 0 || fill > 1)
+      swizzle < cuda::swizzle32Bytes || swizzle > cuda::swizzle128Bytes || promotion < 0 || promotion > 3 || fill < 0 ||
+      fill > 1)
     return invalidValue;
   StubTensorMap made;
   made.address = reinterpret_cast<uintptr_t>(address);

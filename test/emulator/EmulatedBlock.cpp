@@ -149,8 +149,7 @@ void Block::begin(int64_t i) {
 void Block::start() {
   Block &block = theBlock();
   block.entry(block.arguments);
-  if (!block.self().stores.empty())
-    fail("boxes that are stored are not waited for before a thread ends", block.thread());
+  block.finishStores();
   block.wait(State::done);
 }
 
@@ -348,14 +347,13 @@ void Block::awaitRead(int32_t most) {
   }
 }
 
-void Block::awaitStored() {
-  awaitRead(0);
-  std::vector<BoxStore> &stores = self().stores;
-  size_t done = self().storeGroups.empty() ? 0 : self().storeGroups.back();
-  for (size_t i = 0; i < done && !storesAtOnce(); ++i)
-    execute(stores[i]);
-  stores.erase(stores.begin(), stores.begin() + static_cast<int64_t>(done));
-  self().storeGroups.clear();
+void Block::finishStores() {
+  for (const BoxStore &store : self().stores) {
+    if (!store.read)
+      fail("boxes that are stored are not waited for before a thread ends", current);
+    if (!storesAtOnce())
+      execute(store);
+  }
 }
 
 PhaseBarrier &Block::phasesOf(char *barrier) {

@@ -177,13 +177,12 @@ public:
   void await(char *barrier, int32_t parity);
   /// It may be there at once, or not before everybody waits for it.
   void send(BoxCopy copy);
-  /// `bytes` of shared memory from `begin` on, which every thread that wrote there has fenced before it met this one. It may be read and stored at once, or not before the
-  /// thread waits for that.
+  /// `bytes` of shared memory from `begin` on, which every thread that wrote there has fenced before it met this one. It may be read and stored at once, or
+  /// read when the thread waits for that and stored when it has ended.
   void store(BoxStore store, int64_t bytes);
   void commitStores() { self().storeGroups.push_back(self().stores.size()); }
   /// All groups but the last `most` are read: nobody may have written there meanwhile, anybody may now.
   void awaitRead(int32_t most);
-  void awaitStored();
 
   void commitProducts();
   /// Nobody may have overwritten, until now, what products read that are done from here on.
@@ -216,6 +215,8 @@ private:
     static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
     return off;
   }
+  /// At the end of a thread, when all are read.
+  void finishStores();
   static void execute(const BoxStore &store);
 
   /// Until products are waited for, their sums are NaNs to the program, each with a number: whoever reads or moves them by more than a copy has a NaN.

@@ -247,7 +247,6 @@ void braid_emulate_bulk_add_f32(int64_t source, int64_t index, const int64_t *sl
 }
 void braid_emulate_bulk_commit() { theBlock().commitStores(); }
 void braid_emulate_bulk_read(int32_t most) { theBlock().awaitRead(most); }
-void braid_emulate_bulk_stored() { theBlock().awaitStored(); }
 
 void braid_emulate_fence_async() {
   theBlock().self().unfenced = false;

@@ -38,7 +38,8 @@
 // CHECK-NEXT:    scf.if %[[SOME]] {
 // CHECK:           memref.store {{.*}} : memref<?xbf16
 // CHECK-NOT:   nvvm.stmatrix
-// CHECK:       threads.bulk = "stored"} "cp.async.bulk.wait_group 0;"
+// Before the end shared memory has been read.
+// CHECK:       threads.bulk = "read"} "cp.async.bulk.wait_group.read 0;"
 // CHECK:       return
 // EMULATED-LABEL: func.func private @of_a_group__thread(
 // EMULATED:       call @braid_emulate_bulk_read(
@@ -47,7 +48,7 @@
 // EMULATED:       call @braid_emulate_fence_async()
 // EMULATED:       call @braid_emulate_bulk_store_bf16(
 // EMULATED:       call @braid_emulate_bulk_commit()
-// EMULATED:       call @braid_emulate_bulk_stored()
+// EMULATED:       call @braid_emulate_bulk_read(
 #rows = strided<[?, 1]>
 func.func @of_a_group(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf16, #rows> {tile.name = "b"}, %end: index {tile.name = "end"},
     %c: memref<?x?xbf16, #rows> {tile.name = "c"}, %k: index {tile.name = "k"}, %parts: index {tile.name = "parts"}, %tiles: index {tile.name = "tiles"})

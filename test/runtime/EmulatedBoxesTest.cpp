@@ -22,7 +22,7 @@ template <typename Function> Function *emulated(const char *name) {
 
 // A block of one warp stores two boxes of 16 rows of 32 f32 from the same shared memory, to a buffer of 24 rows, or adds them.
 struct TwoBoxes {
-  bool fences = true, meets = true, awaitsRead = true, awaitsStored = true, adds = false;
+  bool fences = true, meets = true, awaitsRead = true, awaitsEnd = true, adds = false;
   std::vector<float> buffer = std::vector<float>(32 * 32, 1); // with 8 rows behind it
 
   static float valueOf(int64_t row, int64_t column) { return static_cast<float>(row * 100 + column); }
@@ -67,8 +67,8 @@ private:
           place, 0, slots, told);
       emulated<void()>("bulk_commit")();
     }
-    if (lane == 0 && awaitsStored)
-      emulated<void()>("bulk_stored")();
+    if (lane == 0 && awaitsEnd)
+      emulated<void(int32_t)>("bulk_read")(0);
   }
 
   static inline TwoBoxes *theCase = nullptr;
@@ -103,8 +103,8 @@ TEST(EmulatedBoxesDeathTest, WhatAGpuWouldDoWrongAtTimesEndsTheProcess) {
     const char *message;
   } cases[] = {{&TwoBoxes::fences, "without a fence of the async proxy"},
                {&TwoBoxes::meets, "a byte was not written|did not meet this one since"},
-               {&TwoBoxes::awaitsRead, "overwritten before the box was read"},
-               {&TwoBoxes::awaitsStored, "not waited for before a thread ends"}};
+               {&TwoBoxes::awaitsRead, "overwritten before the box was read|did not meet this one since"},
+               {&TwoBoxes::awaitsEnd, "not waited for before a thread ends"}};
   for (auto &one : cases) {
     TwoBoxes boxes;
     boxes.*one.forgotten = false;
