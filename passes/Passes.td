@@ -267,7 +267,7 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     product that is not one of groups leaves a sum in f32 that a kernel rounds, for that library
     adds only what has the type of its result.
 
-    With `gpu` work is cut for hundreds of programs at a time: sums over rows have more parts, added up in two rounds, each row of logits has a program and
+    With `gpu` work is cut for hundreds of programs at a time: sums over rows have more parts, added up many at a time, each row of logits has a program and
     blocks of the loss four times as many rows as the projection has features. Products of bf16 that are added up are one kernel, whose sum is in no
     memory before it is complete (`tile.launch @gemm_sum4_..`), and a gradient of a weight, a long sum for few results, is computed in parts
     (`@gemm_parts_..`, `@sum_rows_f32`); with `cublaslt` only what is a product of groups.

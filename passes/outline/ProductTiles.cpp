@@ -10,6 +10,7 @@ static constexpr int64_t kMultiprocessors = 128; // what a product should fill: 
 static constexpr int64_t kHopper = 132;
 static constexpr int64_t kLeastSum = 1024; // products of a part of a long sum
 static constexpr Sides kTensorSides[] = {{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}};
+static constexpr Sides kNarrowSides = {64, kGrain, 64}; // of results that have no more columns, or are few
 
 int64_t sideOf(int64_t length, int64_t most) {
   for (int64_t side = most; side >= kGrain; side -= kGrain)
@@ -63,16 +64,14 @@ Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count)
   for (Sides sides : kTensorSides)
     if (fills(sides, m, n) && count * ceilDiv(m, sides.m) * ceilDiv(n, sides.n) >= kMultiprocessors)
       return sides;
-  return {64, kGrain, 64};
+  return kNarrowSides;
 }
 
 int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k) {
   Sides sides{64, 64, 32};
   if (tensorCores) {
     const Sides *found = llvm::find_if(kTensorSides, [&](const Sides &sides) { return fills(sides, m, n); });
-    if (found == std::end(kTensorSides))
-      return 1;
-    sides = *found;
+    sides = found == std::end(kTensorSides) ? kNarrowSides : *found;
   }
   int64_t tiles = ceilDiv(m, sides.m) * ceilDiv(n, sides.n);
   return std::max<int64_t>(1, std::min(kMultiprocessors / tiles, k / kLeastSum));

@@ -461,14 +461,25 @@ int64_t rowsOfSum(Operation *op) {
   return sums ? rowsOfBlock(values * widest) : 0;
 }
 
+/// Parts and columns that a program adds up at a time. Where columns alone give too few programs, one behind the other would wait for each of many parts: then many
+/// at a time of few columns, whose sums are added up at the end.
+static std::pair<int64_t, int64_t> tileOfParts(int64_t parts, int64_t columns, bool gpu) {
+  constexpr int64_t width = 256, narrow = 32, elements = 1024, many = 32, programs = 128;
+  if (!gpu || parts < many || ceilDiv(columns, width) >= programs)
+    return {1, width};
+  int64_t side = divisorUpTo(columns, narrow);
+  return {std::min(llvm::bit_floor<uint64_t>(parts), llvm::bit_floor<uint64_t>(elements / side)), side};
+}
+
 Value sumOverRows(Operation *op, Value partials, OutlineContext &context, Value addend) {
   int64_t programs = shapeOf(partials)[0], size = product(shapeOf(partials).drop_front());
   SmallVector<int64_t> shape(shapeOf(partials).drop_front());
   if (programs == 1 && !addend)
     return context.view(op, partials, shape);
-  // Parts p, p + s, p + 2 s, .. first: s times as many columns of few parts.
-  constexpr int64_t mostParts = 64, width = 256;
-  int64_t few = programs > mostParts ? divisorUpTo(programs, mostParts / 2) : 1;
+  auto [together, width] = tileOfParts(programs, size, context.gpu);
+  // Elsewhere parts p, p + s, p + 2 s, .. first: s times as many columns of few parts.
+  constexpr int64_t mostParts = 64;
+  int64_t few = together == 1 && programs > mostParts ? divisorUpTo(programs, mostParts / 2) : 1;
   if (few > 1) {
     SmallVector<int64_t> stacked = {few, programs / few};
     llvm::append_range(stacked, shape);
@@ -476,16 +487,25 @@ Value sumOverRows(Operation *op, Value partials, OutlineContext &context, Value 
   }
   Type element = tensorType(partials).getElementType();
   std::string name = "sum_rows_" + typeName(element) + (addend ? "_add" : "");
-  std::string kernel = context.kernel(name, {"column"}, [&](KernelBuilder &k) {
-    // y[c] = (a[c] +) sum over p of x[p, c], p ascending
+  if (together > 1)
+    name += "_" + std::to_string(together) + "x" + std::to_string(width);
+  std::string kernel = context.kernel(name, {"column"}, [&, together = together, width = width](KernelBuilder &k) {
+    // y[c] = (a[c] +) sum over p of x[p, c]
     Var x = k.buffer("x", element, {kDynamic, kDynamic}), a = addend ? k.buffer("a", element, {kDynamic}) : Var();
     Var y = k.buffer("y", element, {kDynamic});
     Var count = k.index("count"), size = k.index("size"), first = k.program(0) * width;
-    Var start = a ? k.load(a, {first}, {width}, {.limit = size}) : k.tile({width}, element);
-    Vars total = k.loop(0, count, 1, {start}, [&](Var p, ArrayRef<Var> sum) {
-      return Vars{sum[0] + k.load(x, {p, first}, {width}, {.limit = size})};
+    auto before = [&] { return a ? k.load(a, {first}, {width}, {.limit = size}) : Var(); };
+    if (together == 1) { // p ascending
+      Vars total = k.loop(0, count, 1, {a ? before() : k.tile({width}, element)}, [&](Var p, ArrayRef<Var> sum) {
+        return Vars{sum[0] + k.load(x, {p, first}, {width}, {.limit = size})};
+      });
+      return k.store(total[0], y, {first}, {.limit = size});
+    }
+    Vars sums = k.loop(0, count, together, {k.tile({together, width}, element)}, [&](Var p, ArrayRef<Var> sum) {
+      return Vars{sum[0] + k.load(x, {p, first}, {together, width}, {.limit = count})};
     });
-    k.store(total[0], y, {first}, {.limit = size});
+    Var total = sum(sums[0], 0);
+    k.store(a ? before() + total : total, y, {first}, {.limit = size});
   });
   Value flat = context.view(op, partials, {programs, size});
   if (addend)

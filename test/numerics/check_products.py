@@ -206,6 +206,7 @@ def main(parts=""):
     for dtype in ("bf16", "f32"):
         add_long_sum(program, rng, dtype, 2300, 96, 80)
         add_long_sum(program, rng, dtype, 4100, 256, 48)
+    add_long_sum(program, rng, "bf16", 2300, 192, 16)
     add_long_sum(program, rng, "f32", 2049, 40, 7)
     add_groups(program, rng, 20, 704, 96, (1, 0, 2, 0, 3, 0, 0, 1, 2, 4))
     add_groups(program, rng, 64, 96, 128, (1, 0, 40, 2, 1, 3, 0, 2))  # 40 rows in tiles of 16

@@ -64,6 +64,7 @@ class RowOp:
 
 X, HEADS, FLAT = (B, T, H, K), (B, T, H), (B, T, H * K)
 ODD, WIDE = (1, 9, 3, 5), (2, 5, 1000)
+LONG = (2, 700, H, K)  # sums over rows in many parts
 SQUARE = (B, T, H, H)  # as many heads as features: shapes alone do not tell them apart
 CASES = [
     # label, op, operands, attributes
@@ -113,6 +114,9 @@ CASES = [
     ("softmax_odd", "softmax", [("x", ODD)], {}),
     ("l2_norm_odd", "l2_norm", [("x", ODD)], {"eps": 1e-6}),
     ("weighted_odd", "weighted", [("x", ODD), ("weight", (3,))], {"per_head": True}),
+    ("weighted_long", "weighted", [("x", LONG), ("weight", (K,))], {}),
+    ("bias_long", "bias", [("x", LONG), ("bias", (H, K))], {}),
+    ("weighted_long_odd", "weighted", [("x", (1, 3000, 3, 5)), ("weight", (3,))], {"per_head": True}),
     ("rms_norm_wide", "rms_norm", [("x", WIDE), ("weight", (1000,))], {"eps": 1e-6}),
     ("layer_norm_wide", "layer_norm", [("x", WIDE), ("weight", (1000,)), ("bias", (1000,))], {"eps": 1e-6}),
     (

@@ -1,4 +1,5 @@
 // RUN: braid-opt %s --braid-outline=gpu | FileCheck %s
+// RUN: braid-opt %s --braid-outline=gpu | FileCheck %s --check-prefix=SUMS
 // RUN: braid-opt %s --braid-outline | FileCheck %s --check-prefix=CPU
 
 !m = tensor<1x72x8x128x128xf32>
@@ -51,7 +52,9 @@ func.func @triangles(%k: tensor<1x64x2x16xbf16>, %v: tensor<1x64x2x128xbf16>, %g
 }
 
 // Heads are added up behind the loop over rows, so that each element of a row adds to its own until then. Beside bf16 only that sum is stored, so
-// exponentials and quotients may be approximate.
+// exponentials and quotients may be approximate. The parts of 250 programs are added up 32 at a time, for in so few columns each would wait for the one before it.
+// SUMS-LABEL: func.func @gated(
+// SUMS: tile.launch @sum_rows_f32_32x32 grid [4]({{.*}}count = 250 : index, size = 128 : index
 // CHECK-LABEL: func.func @rows_gated_norm_grad_
 // CHECK: %[[SUM:.*]] = scf.for {{.*}} -> (vector<2x128xf32>)
 // CHECK: math.exp {{.*}} fastmath<afn>

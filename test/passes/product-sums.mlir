@@ -66,6 +66,16 @@ func.func @weights(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x1024xbf16>
   return %dw, %short : tensor<1024x1024xf32>, tensor<1024x1024xf32>
 }
 
+// A narrow weight has fewer tiles still: 16 of them, in eight parts each.
+// CHECK-LABEL: func.func @narrow(
+// CHECK: tile.launch @gemm_parts_bf16_64x16x64 grid [1, 16, 8]({{.*}}scalars = {k = 16384 : index, length = 2048 : index}{{.*}} -> tensor<8x1024x16xf32>
+// CHECK: tile.launch @sum_rows_f32 grid
+func.func @narrow(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x16xbf16>) -> tensor<1024x16xf32> {
+  %dw = "braid.linear_grad_weight"(%x, %dy) {operandSegmentSizes = array<i32: 1, 1, 0>}
+    : (tensor<1x16384x1024xbf16>, tensor<1x16384x16xbf16>) -> tensor<1024x16xf32>
+  return %dw : tensor<1024x16xf32>
+}
+
 // Logits: of each row the greatest of every tile and the sum of its exponentials come with the product, in whole tiles and one of 128 columns behind them; the loss
 // reads one logit of a row. With a library, for f32, and on a CPU it reads all of them.
 // CHECK-LABEL: func.func @loss(
