@@ -5,7 +5,7 @@
 // A formula of rows that needs sums along them, and may add up over all rows, is computed without a tile in shared memory: each element of a row
 // belongs to one thread, from its load to its store, and so does the sum of its column over all rows. Neighbouring threads add up what they have of
 // a row; only rows of several warps meet in shared memory, with all sums that can be known at a time behind one barrier. What the next iteration reads
-// is asked for before this one computes.
+// is asked for before this one computes. Without a loop rows may come from where numbers say, or go there.
 //
 // A thread has 8 neighbouring elements, whatever their type: in which order a row is added up follows from its length alone.
 //
@@ -30,6 +30,7 @@ struct ThreadLowering::RowWalk {
   int64_t lanes = 0, threads = 0; ///< of a row; of a block
   int64_t strips = 0, rows = 0; ///< of a thread: vectors of a row, and rows
   SmallVector<tile::LoadOp> loads, numbers; ///< of elements; of a number for each row
+  SmallVector<memref::LoadOp> scalars;
   SmallVector<tile::StoreOp> stores;
   SmallVector<Value> outside; ///< what does not depend on the row, and is known before the loop
   SmallVector<tile::ReduceOp> carried; ///< over rows: what each result of the loop adds up
@@ -78,7 +79,7 @@ std::optional<int64_t> ThreadLowering::RowWalk::visitOp(Operation *op, Value til
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
     return isa<SplatElementsAttr>(constant.getValue()) ? std::optional<int64_t>(0) : std::nullopt;
   if (isa<tile::IotaOp>(op))
-    return kind == Kind::full ? std::optional<int64_t>(0) : std::nullopt;
+    return kind == Kind::full || (kind == Kind::row && shape.size() == 2) ? std::optional<int64_t>(0) : std::nullopt;
   if (auto load = dyn_cast<tile::LoadOp>(op)) {
     bool contiguous = load.getDims().back() == static_cast<int64_t>(load.getIndices().size()) - 1;
     Type element = tileType(tile).getElementType();
@@ -176,7 +177,7 @@ bool ThreadLowering::RowWalk::collect() {
   for (Operation &inside : *body) {
     if (auto store = dyn_cast<tile::StoreOp>(inside)) {
       ArrayRef<int64_t> own = tileType(store.getValue()).getShape();
-      if (store.getRows())
+      if (store.getRows() && loop)
         return false;
       stores.push_back(store);
       if (own.size() > shape.size())
@@ -185,6 +186,8 @@ bool ThreadLowering::RowWalk::collect() {
       ArrayRef<int64_t> own = tileType(load.getResult()).getShape();
       if (own.size() > shape.size())
         shape.assign(own.begin(), own.end());
+    } else if (auto number = dyn_cast<memref::LoadOp>(inside); number && !loop) {
+      scalars.push_back(number);
     } else if (!inside.hasTrait<OpTrait::IsTerminator>() &&
                (inside.getNumRegions() != 0 || !isMemoryEffectFree(&inside) ||
                 (inside.getNumResults() != 1 && !isa<tile::ProgramOp>(inside)))) {
@@ -221,6 +224,8 @@ bool ThreadLowering::RowWalk::collect() {
     bool contiguous = store.getDims().back() == static_cast<int64_t>(store.getIndices().size()) - 1;
     if (!visit(store.getValue(), full ? Kind::full : Kind::run) || (full && (!contiguous || bytesOf(element) > 4)))
       return false;
+    if (store.getRows() && (!full || visit(store.getRows(), Kind::row) != 0))
+      return false;
   }
   if (loop)
     for (auto [yielded, argument] : llvm::zip(loop.getYieldedValues(), loop.getRegionIterArgs())) {
@@ -234,8 +239,9 @@ bool ThreadLowering::RowWalk::collect() {
         return false;
       carried.push_back(reduce);
     }
-  // Rows without sums are other lowerings' work, but for one that numbers choose: they would lie in shared memory.
-  bool chosen = !loop && llvm::count_if(loads, [](tile::LoadOp load) { return bool(load.getRows()); }) == 1;
+  // Rows without sums are other lowerings' work, but for one that numbers choose, or whose places they are: they would lie in shared memory.
+  bool chosen = !loop && (llvm::count_if(loads, [](tile::LoadOp load) { return bool(load.getRows()); }) == 1 ||
+                          llvm::any_of(stores, [](tile::StoreOp store) { return bool(store.getRows()); }));
   return chosen || !rounds.empty() || !carried.empty();
 }
 
@@ -251,12 +257,15 @@ std::optional<ThreadLowering::RowWalk> ThreadLowering::rowWalkOf(Block &body, sc
       return same || !mayShare(load.getSource(), store.getTarget());
     };
     bool ordered = llvm::all_of(walk.loads, apart) && llvm::all_of(walk.numbers, apart) &&
+                   llvm::none_of(walk.scalars,
+                                 [&](memref::LoadOp load) { return mayShare(load.getMemRef(), store.getTarget()); }) &&
                    llvm::none_of(walk.outside, [&](Value tile) {
                      return mayShare(tile.getDefiningOp<tile::LoadOp>().getSource(), store.getTarget());
                    });
-    bool once = llvm::none_of(walk.stores, [&](tile::StoreOp other) {
-      return other != store && other.getTarget() == store.getTarget() && other.getIndices() == store.getIndices();
-    });
+    bool once =
+        store.getRows() || llvm::none_of(walk.stores, [&](tile::StoreOp other) {
+          return other != store && other.getTarget() == store.getTarget() && other.getIndices() == store.getIndices();
+        });
     if (!ordered || !once)
       return std::nullopt;
   }
@@ -448,8 +457,9 @@ void ThreadLowering::storeRows(RowState &state, ArrayRef<RowPlaces> rows) {
           condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(state.inRow, state.runLanes),
                                             constant(0));
         bool guarded = !lead.empty() && to.limit && !trusted.contains(store);
-        if (guarded) {
-          Value inside = inBounds(add(to.row, at.lead.front()), to.limit);
+        if (guarded || store.getRows()) {
+          Value inside = store.getRows() ? isWritten(store, rowNumber(store.getRows(), lead.front()))
+                                         : inBounds(add(to.row, at.lead.front()), to.limit);
           condition = condition ? arith::AndIOp::create(b, loc, condition, inside).getResult() : inside;
         }
         writes.push_back([=, this] { onlyIf(condition, [&] { writeArgument(store, lead, strip, value); }); });

@@ -1,5 +1,6 @@
 //===- MoeKernels.cpp - rows of experts by gathering (moe-family 6) -----------------------------------------------===//
-// Every kernel gathers: row r of a result is written by one program, sums run in slot order, nothing is atomic.
+// Row r of a result is written by one program, sums run in slot order, nothing is atomic. On a CPU every kernel gathers; on a GPU the programs of tokens
+// also write rows (TokenRows).
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -27,6 +28,74 @@ Value readersOffsets(Operation *op, Value rows) {
       return offsets;
   }
   return {};
+}
+
+/// Rows of a result that tokens write, slot by slot: each has one token, or none and is 0. For a GPU, whose cache does not hold what so many programs
+/// read of tokens in the order of experts: so a token is read once.
+class TokenRows {
+public:
+  static constexpr int64_t kMostSlots = 8; ///< each is written out
+  TokenRows(KernelBuilder &k, int64_t slots, int64_t block)
+      : first(k.program(0) * block), k(k), slots(slots), block(block) {
+    inverse = k.buffer("inverse", k.i32(), {kDynamic, slots});
+    perm = k.buffer("perm", k.i32(), {kDynamic});
+    tokens = k.index("tokens"), rows = k.index("rows");
+  }
+  /// The arguments that these parameters need.
+  static OutlineContext::Launch launch(Operation *op, const std::string &kernel, Value perm, Value inverse,
+                                       int64_t block, OutlineContext &context) {
+    int64_t rows = product(shapeOf(perm)), tokens = rowCount(inverse), slots = shapeOf(inverse).back();
+    Value order = context.view(op, perm, {rows}), places = context.view(op, inverse, {tokens, slots});
+    auto launch = context.launch(op, kernel, {ceilDiv(std::max(tokens, ceilDiv(rows, slots)), block)});
+    launch.arg("perm", order).arg("inverse", places).index("tokens", tokens).index("rows", rows);
+    return launch;
+  }
+
+  /// The numbers of the tokens' rows; -1: none.
+  Var rowsOf(Index slot) {
+    Var row = k.load(inverse, {first, slot}, {block}, {.limit = tokens, .dims = {0}});
+    return select(lt(number(first), cast(tokens, k.i32())), row, row.like(-1));
+  }
+  /// The program's share of the rows before `end` that have no token.
+  void clear(Var y, int64_t width, Var end) {
+    Var zero = k.tile({block, width}, y.element());
+    for (int64_t j = 0; j < slots; ++j) {
+      Var at = first * slots + j * block, token = k.load(perm, {at}, {block}, {.limit = rows}), row = number(at);
+      k.store(zero, y, {0, 0}, {.rows = select(both(lt(token, 0), lt(row, cast(end, k.i32()))), row, row.like(-1))});
+    }
+  }
+  Var first, tokens, rows;
+
+private:
+  Var number(Var from) { return k.iota({block}, 0) + cast(from, k.i32()); }
+
+  KernelBuilder &k;
+  int64_t slots, block;
+  Var inverse, perm;
+};
+
+/// The same as gather(), token by token.
+LogicalResult dispatchTokens(MoeDispatchOp op, OutlineContext &context) {
+  Type element = tensorType(op.getX()).getElementType();
+  int64_t width = shapeOf(op.getX()).back(), slots = shapeOf(op.getInverse()).back(), block = rowsPerProgram(width);
+  Value ends = readersOffsets(op, op.getRows());
+  std::string name = std::string(ends ? "moe_dispatch_sent_k" : "moe_dispatch_k") + std::to_string(slots) + "_d" +
+                     std::to_string(width) + "_" + typeName(element);
+  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic, width}), y = k.buffer("y", element, {kDynamic, width});
+    TokenRows rows(k, slots, block);
+    Var token = k.load(x, {rows.first, 0}, {block, width}, {.limit = rows.tokens});
+    for (int64_t j = 0; j < slots; ++j)
+      k.store(token, y, {0, 0}, {.rows = rows.rowsOf(j)});
+    rows.clear(y, width, ends ? min(rows.rows, k.rowsEnd()) : rows.rows);
+  });
+  Value x = context.view(op, op.getX(), {rowCount(op.getX()), width});
+  auto launch = TokenRows::launch(op, kernel, op.getPerm(), op.getInverse(), block, context);
+  launch.arg("x", x).result("y", tensorType(op.getRows()).clone({product(shapeOf(op.getPerm())), width}));
+  if (ends)
+    launch.arg(tile::kRowsEnd, ends);
+  context.replace(op, launch.run());
+  return success();
 }
 
 /// y[r] = x[perm[r] / k], 0 where perm[r] < 0; of rows that only experts read those that they were sent.
@@ -115,18 +184,44 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   Type cotangent = tensorType(op.getDy()).getElementType(), weightType = tensorType(op.getWeights()).getElementType();
   int64_t width = shapeOf(op.getDy()).back(), slots = shapeOf(op.getInverse()).back(),
           tokens = rowCount(op.getInverse());
-  // Rows of an assignment have nothing to add up: a GPU's threads ask for several of them at a time.
-  int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width),
-          rowsBlock = context.gpu ? rowsPerProgram(width / 2) : block;
+  int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width);
   std::string suffix = "_k" + std::to_string(slots) + "_d" + std::to_string(width) + "_" + typeName(element);
+  Value dy = context.view(op, op.getDy(), {tokens, width});
+  Value returned = context.view(op, op.getReturned(), {rows, width});
+  auto ofRows = tensorType(op.getDrows()).clone({rows, width}),
+       ofTokens = tensorType(op.getDweights()).clone({tokens, slots});
+  if (context.gpu && slots <= TokenRows::kMostSlots) {
+    std::string kernel = context.kernel("moe_combine_grad" + suffix, {"token"}, [&](KernelBuilder &k) {
+      Var dy = k.buffer("dy", cotangent, {kDynamic, width}),
+          returned = k.buffer("returned", element, {kDynamic, width});
+      Var weights = k.buffer("weights", weightType, {kDynamic, slots}),
+          drows = k.buffer("drows", element, {kDynamic, width});
+      Var dweights = k.buffer("dweights", weightType, {kDynamic, slots});
+      TokenRows rows(k, slots, block);
+      Var d = cast(k.load(dy, {rows.first, 0}, {block, width}, {.limit = rows.tokens}), real);
+      for (int64_t j = 0; j < slots; ++j) {
+        AccessOptions ofSlot{.limit = rows.tokens, .dims = {0}};
+        Var source = rows.rowsOf(j), row = cast(k.load(returned, {0, 0}, {block, width}, {.rows = source}), real);
+        Var weight = cast(k.load(weights, {rows.first, j}, {block}, ofSlot), real);
+        k.store(cast(sum(row * d, 1), weightType), dweights, {rows.first, j}, ofSlot);
+        k.store(cast(d * expand(weight, 1, width), element), drows, {0, 0}, {.rows = source});
+      }
+      rows.clear(drows, width, rows.rows);
+    });
+    Value weights = context.view(op, op.getWeights(), {tokens, slots});
+    auto launch = TokenRows::launch(op, kernel, op.getPerm(), op.getInverse(), block, context);
+    launch.arg("dy", dy).arg("returned", returned).arg("weights", weights);
+    context.replace(op, launch.result("drows", ofRows).result("dweights", ofTokens).run());
+    return success();
+  }
   std::string rowsKernel = context.kernel("moe_combine_grad_rows" + suffix, {"row"}, [&](KernelBuilder &k) {
     Var dy = k.buffer("dy", cotangent, {kDynamic, width}), perm = k.buffer("perm", k.i32(), {kDynamic});
     Var weights = k.buffer("weights", weightType, {kDynamic}), drows = k.buffer("drows", element, {kDynamic, width});
-    Var rows = k.index("rows"), first = k.program(0) * rowsBlock;
-    Var assignment = k.load(perm, {first}, {rowsBlock}, {.limit = rows});
-    Var weight = cast(k.load(weights, {0}, {rowsBlock}, {.rows = assignment}), real);
+    Var rows = k.index("rows"), first = k.program(0) * block;
+    Var assignment = k.load(perm, {first}, {block}, {.limit = rows});
+    Var weight = cast(k.load(weights, {0}, {block}, {.rows = assignment}), real);
     Var source = tokenOf(assignment, k.number(slots));
-    Var d = cast(k.load(dy, {0, 0}, {rowsBlock, width}, {.rows = source}), real) * expand(weight, 1, width);
+    Var d = cast(k.load(dy, {0, 0}, {block, width}, {.rows = source}), real) * expand(weight, 1, width);
     k.store(cast(d, element), drows, {first, 0}, {.limit = rows});
   });
   std::string weightsKernel = context.kernel("moe_combine_grad_weights" + suffix, {"token"}, [&](KernelBuilder &k) {
@@ -142,22 +237,20 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
       return {};
     });
   });
-  Value dy = context.view(op, op.getDy(), {tokens, width}), perm = context.view(op, op.getPerm(), {rows});
+  Value perm = context.view(op, op.getPerm(), {rows}), inverse = context.view(op, op.getInverse(), {tokens, slots});
   Value weights = context.view(op, op.getWeights(), {tokens * slots});
-  Value returned = context.view(op, op.getReturned(), {rows, width}),
-        inverse = context.view(op, op.getInverse(), {tokens, slots});
-  Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, rowsBlock)})
+  Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, block)})
                     .arg("dy", dy)
                     .arg("perm", perm)
                     .arg("weights", weights)
-                    .result("drows", tensorType(op.getDrows()).clone({rows, width}))
+                    .result("drows", ofRows)
                     .index("rows", rows)
                     .run()[0];
   Value dweights = context.launch(op, weightsKernel, {ceilDiv(tokens, block)})
                        .arg("dy", dy)
                        .arg("returned", returned)
                        .arg("inverse", inverse)
-                       .result("dweights", tensorType(op.getDweights()).clone({tokens, slots}))
+                       .result("dweights", ofTokens)
                        .index("tokens", tokens)
                        .run()[0];
   context.replace(op, {drows, dweights});
@@ -169,6 +262,8 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
 LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](MoeDispatchOp moe) {
+        if (context.gpu && shapeOf(moe.getInverse()).back() <= TokenRows::kMostSlots)
+          return dispatchTokens(moe, context);
         return gather(moe, moe.getX(), moe.getPerm(), shapeOf(moe.getInverse()).back(), context);
       })
       .Case([&](MoePermuteOp moe) { return gather(moe, moe.getX(), moe.getPerm(), 1, context); })

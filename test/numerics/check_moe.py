@@ -191,7 +191,7 @@ def add_received(program, rng, peers, local, peer_rows):
 
 def add_rows(program, rng, E, k, M, F, dtype):
     """dispatch, two grouped linears, combine, and the gradient of each."""
-    f = program.function(f"rows_e{E}_k{k}_{dtype}", dtype)
+    f = program.function(f"rows_e{E}_k{k}_d{M}_{dtype}", dtype)
     R = B * T * k
     x, ids, weights = f.input("x", (B, T, M)), f.input("ids", (B, T, k), "i32"), f.input("weights", (B, T, k))
     documents = f.input("documents", (B, T), "i32")
@@ -358,6 +358,8 @@ def main():
     add_rows(program, rng, 10, 9, 8, 8, "f32")
     add_rows(program, rng, 8, 2, 16, 24, "f64")
     add_rows(program, rng, 8, 2, 32, 24, "bf16")
+    add_rows(program, rng, 4, 3, 512, 16, "f32")  # a row of several warps
+    add_rows(program, rng, 4, 2, 512, 16, "bf16")
     add_few_rows(program, rng, "f32")
     add_few_rows(program, rng, "f64")
     add_layer(program, rng)

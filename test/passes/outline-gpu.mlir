@@ -80,3 +80,25 @@ func.func @rounded_states(%x: !m, %p: !p, %s: !s, %c: !c) -> (tensor<1x72x8x128x
   %m, %f = braid.lsm.state_scan V %x transition(%p) initial_state(%s) chunks(%c) : (!m, !p, !s, !c) -> (tensor<1x72x8x128x128xbf16>, !s)
   return %m, %f : tensor<1x72x8x128x128xbf16>, !s
 }
+
+// A GPU reads a token once and writes its rows, and the gradient of a combination is one kernel: the rows of experts and the weights of tokens. Rows without a
+// token are 0, here those in front of the offsets' end.
+// SUMS-LABEL: func.func @experts(
+// SUMS: tile.launch @moe_dispatch_sent_k2_d1024_bf16 grid [16](%{{.*}}) {arg_names = ["perm", "inverse", "x", "ends"], {{.*}}rows = 64 : index, tokens = 32 : index
+// SUMS: tile.launch @moe_combine_grad_k2_d1024_bf16 grid [16]
+// SUMS-NOT: tile.launch @moe_combine_grad
+// SUMS: func.func @moe_dispatch_sent_k2_d1024_bf16(
+// SUMS-COUNT-1: tile.load {{.*}} vector<2x1024xbf16>
+// SUMS-COUNT-4: tile.store {{.*}} rows %{{.*}} : vector<2xi32>
+// SUMS-NOT: tile.store
+// SUMS: return
+!tokens = tensor<1x32x1024xbf16>
+!rows = tensor<1x64x1024xbf16>
+func.func @experts(%x: !tokens, %perm: tensor<64xi32>, %inverse: tensor<1x32x2xi32>, %exchange: tensor<1xi32>, %offsets: tensor<5xi32>, %w: tensor<4x1024x64xbf16>,
+                   %dy: !tokens, %returned: !rows, %weights: tensor<1x32x2xf32>) -> (tensor<1x64x64xbf16>, !rows, tensor<1x32x2xf32>) {
+  %rows = braid.moe.dispatch %x plan(%perm, %inverse, %exchange) : (!tokens, tensor<64xi32>, tensor<1x32x2xi32>, tensor<1xi32>) -> !rows
+  %y = braid.moe.grouped_linear %rows offsets(%offsets) weights(%w) : (!rows, tensor<5xi32>, tensor<4x1024x64xbf16>) -> tensor<1x64x64xbf16>
+  %drows, %dweights = braid.moe.combine_grad cotangents(%dy) returned(%returned) weights(%weights) plan(%perm, %inverse, %exchange)
+    : (!tokens, !rows, tensor<1x32x2xf32>, tensor<64xi32>, tensor<1x32x2xi32>, tensor<1xi32>) -> (!rows, tensor<1x32x2xf32>)
+  return %y, %drows, %dweights : tensor<1x64x64xbf16>, !rows, tensor<1x32x2xf32>
+}

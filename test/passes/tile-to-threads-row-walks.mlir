@@ -103,3 +103,40 @@ func.func @backwards(%x: memref<?x256xf32> {tile.name = "x"}, %n: index {tile.na
   tile.store %me, %x[%i, %c0] {dims = array<i64: 0, 1>} : vector<4x256xf32>, memref<?x256xf32>
   return
 }
+
+// -----
+
+// Rows that go where numbers say: a row is read once, 16 bytes at a time, and each of its numbers is looked at by the threads themselves.
+// CHECK-LABEL: func.func @scattered
+// CHECK-SAME:  threads.block = 128 : i64, {{.*}}threads.shared_bytes = 0
+// CHECK:       scf.if
+// CHECK-COUNT-2: vector.load {{.*}} vector<8xbf16>
+// CHECK-NOT:     vector.load
+// CHECK-COUNT-4: vector.store {{.*}} vector<8xbf16>
+// CHECK:       } else {
+// CHECK-NOT:   gpu.barrier
+func.func @scattered(%x: memref<?x1024xbf16> {tile.name = "x"}, %to: memref<?x2xi32> {tile.name = "to"}, %y: memref<?x1024xbf16> {tile.name = "y"}, %ends: memref<?xi32> {tile.name = "ends"})
+    attributes {tile.kernel, tile.in_place = [], tile.grid = ["rows"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c2 : index
+  %end = memref.load %ends[%c0] : memref<?xi32>
+  %n = arith.index_cast %end : i32 to index
+  %none = arith.constant dense<-1> : vector<2xi32>
+  %a = tile.load %x[%r, %c0] limit %n {dims = array<i64: 0, 1>} : memref<?x1024xbf16>, vector<2x1024xbf16>
+  %iota = tile.iota {axis = 0 : i64} : vector<2xi32>
+  %first = arith.index_cast %r : index to i32
+  %firsts = vector.broadcast %first : i32 to vector<2xi32>
+  %number = arith.addi %iota, %firsts : vector<2xi32>
+  %limits = vector.broadcast %end : i32 to vector<2xi32>
+  %is = arith.cmpi slt, %number, %limits : vector<2xi32>
+  %p = tile.load %to[%r, %c0] limit %n {dims = array<i64: 0>} : memref<?x2xi32>, vector<2xi32>
+  %ps = arith.select %is, %p, %none : vector<2xi1>, vector<2xi32>
+  tile.store %a, %y[%c0, %c0] rows %ps : vector<2xi32> {dims = array<i64: 0, 1>} : vector<2x1024xbf16>, memref<?x1024xbf16>
+  %q = tile.load %to[%r, %c1] limit %n {dims = array<i64: 0>} : memref<?x2xi32>, vector<2xi32>
+  %qs = arith.select %is, %q, %none : vector<2xi1>, vector<2xi32>
+  tile.store %a, %y[%c0, %c0] rows %qs : vector<2xi32> {dims = array<i64: 0, 1>} : vector<2x1024xbf16>, memref<?x1024xbf16>
+  return
+}
