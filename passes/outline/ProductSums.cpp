@@ -34,6 +34,24 @@ Value withProducts(Value result, int64_t products) {
   return result;
 }
 
+/// x, which has `columns` columns, and zeros behind each row up to `wide` columns.
+Value widened(Operation *op, Value x, int64_t columns, int64_t wide, OutlineContext &context) {
+  constexpr int64_t block = 64;
+  auto type = tensorType(x);
+  Type element = type.getElementType();
+  int64_t rows = product(type.getShape()) / columns;
+  std::string name = llvm::formatv("widen_{0}_{1}_{2}", typeName(element), columns, wide);
+  std::string kernel = context.kernel(name, {"row"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic, columns}), y = k.buffer("y", element, {kDynamic, wide});
+    Var row = k.program(0) * block;
+    AccessOptions inside{.limit = k.index("rows")};
+    k.store(k.load(x, {row, 0}, {block, columns}, inside), y, {row, 0}, inside);
+    k.store(k.tile({block, wide - columns}, element), y, {row, columns}, inside);
+  });
+  auto launch = context.launch(op, kernel, {ceilDiv(rows, block)}).arg("x", context.view(op, x, {rows, columns}));
+  return launch.result("y", type.clone({rows, wide})).index("rows", rows).run()[0];
+}
+
 /// C = sum_i A_i op(B_i) as one launch, with `softmax` one for each width of tiles.
 class OneSum {
 public:
@@ -101,6 +119,7 @@ private:
       depth += term.depth;
     Sides sides = sidesFor(/*tensorCores=*/true, each, n, depth, std::min(groups, rows));
     m = guardedSideOf(each, sides.m);
+    widenNarrowTerms(sides);
     // Those that long steps do not divide come first, in a loop of their own: all others have long ones.
     auto isLong = [&](const Term &term) { return term.depth % sides.k == 0; };
     std::stable_partition(terms.begin(), terms.end(), [&](const Term &term) { return !isLong(term); });
@@ -109,6 +128,20 @@ private:
       if (first != end)
         walks.push_back({first, end, stepOf(first, end, sides.k)});
     return sides;
+  }
+
+  /// A second loop along k costs a program its turns over tiles, and a narrow term's columns are no box. Where such terms are few beside the others, they take steps as
+  /// long, of zeros behind their columns.
+  void widenNarrowTerms(const Sides &sides) {
+    constexpr int64_t few = 8; // of the whole sum, the part that is added to it at most
+    int64_t wide = 0;
+    for (const Term &term : terms)
+      wide += term.depth % sides.k == 0 ? 0 : llvm::alignTo(term.depth, sides.k);
+    if (offsets || !transposeB || few * wide > depth || !runsAlone(/*tensorCores=*/true, m, sideOf(n, sides.n)))
+      return;
+    for (Term &term : terms)
+      if (int64_t to = llvm::alignTo(term.depth, sides.k); to != term.depth)
+        term = {widened(op, term.a, term.depth, to, context), widened(op, term.b, term.depth, to, context), to};
   }
 
   /// The tiles of these columns. Other columns are those of `before`.

@@ -188,6 +188,7 @@ def main(parts=""):
         add_sums(program, rng, 130, 512, (32, 128, 48, 64), transposed)  # those that steps of 64 do not divide first
         add_sums(program, rng, 1300, 3072, (16, 64), transposed)  # tiles of 128 x 256
         add_sums(program, rng, 9, 96, (16, 64, 48), transposed)  # warps share k
+        add_sums(program, rng, 1300, 2048, (512, 16), transposed)  # a narrow one takes steps as long as the other's
     add_group_sums(program, rng, 300, 256, (128, 64), (130, 0, 1, 63, 90, 16))
     add_group_sums(program, rng, 300, 512, (80, 64), (150, 0, 130, 19))
     # Programs that have several tiles: the last steps of one copy for the next, here for the one behind it, here of no steps at all.

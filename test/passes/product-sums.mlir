@@ -38,6 +38,20 @@ func.func @experts(%a: tensor<1x256x96xbf16>, %b: tensor<1x256x32xbf16>, %offset
   return %dx : tensor<1x256x128xbf16>
 }
 
+// Beside much wider ones a narrow projection takes a step as long as theirs, of zeros behind its columns: one loop, which boxes feed.
+// CHECK-LABEL: func.func @beside(
+// CHECK-DAG: %[[A:.*]] = tile.launch @widen_bf16_16_64 grid [32](%{{.*}}-> tensor<2048x64xbf16>
+// CHECK-DAG: %[[B:.*]] = tile.launch @widen_bf16_16_64 grid [16](%{{.*}}-> tensor<1024x64xbf16>
+// CHECK: tile.launch @gemm_sum_bf16_nt_128x128_2x64 {{.*}}%[[A]], %[[B]]){{.*}}begin1 = 512 : index, k0 = 576 : index
+// LIBRARY-LABEL: func.func @beside(
+// LIBRARY-NOT: @widen
+// LIBRARY: return
+func.func @beside(%a: tensor<1x2048x512xbf16>, %b: tensor<1x2048x16xbf16>, %wa: tensor<1024x512xbf16>, %wb: tensor<1024x16xbf16>) -> tensor<1x2048x1024xbf16> {
+  %dx = "braid.linear_grad_data"(%a, %b, %wa, %wb) {operandSegmentSizes = array<i32: 2, 2>}
+    : (tensor<1x2048x512xbf16>, tensor<1x2048x16xbf16>, tensor<1024x512xbf16>, tensor<1024x16xbf16>) -> tensor<1x2048x1024xbf16>
+  return %dx : tensor<1x2048x1024xbf16>
+}
+
 // A width of 24 is none of the tensor cores': one product after the other.
 // CHECK-LABEL: func.func @chain(
 // CHECK-COUNT-2: tile.gemm
