@@ -50,31 +50,44 @@ public:
   /// The carried value after the last block (none without a type), then per-row results, joined. The first block gets
   /// nothing or a zero to add to.
   SmallVector<Value> run(RankedTensorType carriedType, Body body) {
-    SmallVector<Value> out;
+    // A GPU has few: the first is written out, so that it need not add to zeros which somebody wrote.
+    constexpr int64_t few = 8;
     bool carries = static_cast<bool>(carriedType);
-    if (blocks.count == 1) {
-      out = body(op, parts(0, blocks.size), {});
-    } else {
-      Value carried;
-      if (carries) {
+    int64_t apart = context.gpu && carries && blocks.count > 1 && blocks.count <= few ? 1 : 0, first = 0;
+    SmallVector<SmallVector<Value>> pieces; // of rows, per-row results
+    Value carried;
+    auto add = [&](SmallVector<Value> out, int64_t size) {
+      if (carries)
+        carried = out.front();
+      pieces.emplace_back(ArrayRef(out).drop_front(carries ? 1 : 0));
+      first += size;
+    };
+    for (auto [count, size] :
+         {std::pair(apart, blocks.size), {blocks.count - apart, blocks.size}, {int64_t(1), blocks.rest}}) {
+      if (count == 0 || size == 0)
+        continue;
+      if (count > 1 && carries && !carried) {
         b.setInsertionPoint(op);
         carried = arith::ConstantOp::create(b, op->getLoc(), carriedType, b.getZeroAttr(carriedType));
       }
-      SmallVector<Value> stacked = parts(0, blocks.count * blocks.size);
-      for (Value &v : stacked) {
+      SmallVector<Value> some = parts(first, count * size);
+      if (count == 1) {
+        add(body(op, some, carried), size);
+        continue;
+      }
+      for (Value &v : some) {
         SmallVector<int64_t> shape(shapeOf(v));
-        shape[0] = blocks.size;
-        shape.insert(shape.begin(), blocks.count);
+        shape[0] = size;
+        shape.insert(shape.begin(), count);
         v = context.view(op, v, shape);
       }
-      out = repeat(carried, stacked, body);
+      add(repeat(carried, some, count, body), count * size);
     }
-    if (!blocks.rest)
-      return out;
-    int64_t first = blocks.count * blocks.size;
-    SmallVector<Value> last = body(op, parts(first, blocks.rest), carries ? out.front() : Value());
-    for (size_t i = 0; i < out.size(); ++i)
-      out[i] = carries && i == 0 ? last[i] : join(out[i], last[i]);
+    SmallVector<Value> out;
+    if (carries)
+      out.push_back(carried);
+    for (size_t i = 0; i < pieces.front().size(); ++i)
+      out.push_back(join(llvm::map_to_vector(pieces, [&](ArrayRef<Value> piece) { return piece[i]; })));
     return out;
   }
 
@@ -92,14 +105,16 @@ private:
     return llvm::map_to_vector(perRow, [&](Value v) { return part(v, first, size); });
   }
 
-  Value join(Value first, Value last) {
-    SmallVector<int64_t> shape(shapeOf(first));
+  Value join(ArrayRef<Value> values) {
+    if (values.size() == 1)
+      return values[0];
+    SmallVector<int64_t> shape(shapeOf(values[0]));
     shape[0] = rows;
     b.setInsertionPoint(op);
-    return ConcatOp::create(b, op->getLoc(), tensorType(first).clone(shape), ValueRange{first, last}, 0);
+    return ConcatOp::create(b, op->getLoc(), tensorType(values[0]).clone(shape), values, 0);
   }
 
-  SmallVector<Value> repeat(Value carried, ArrayRef<Value> stacked, Body body) {
+  SmallVector<Value> repeat(Value carried, ArrayRef<Value> stacked, int64_t count, Body body) {
     Location loc = op->getLoc();
     SmallVector<Value> inputs, arguments;
     if (carried)
@@ -122,18 +137,18 @@ private:
     for (auto [i, value] : llvm::enumerate(yielded)) {
       SmallVector<int64_t> shape(shapeOf(value));
       if (!carried || i > 0)
-        shape.insert(shape.begin(), blocks.count);
+        shape.insert(shape.begin(), count);
       types.push_back(tensorType(value).clone(shape));
     }
     b.setInsertionPoint(op);
-    auto loop = RepeatOp::create(b, loc, types, inputs, blocks.count, carried ? 1 : 0, /*reverse=*/false);
+    auto loop = RepeatOp::create(b, loc, types, inputs, count, carried ? 1 : 0, /*reverse=*/false);
     loop.getBody().takeBody(region);
     SmallVector<Value> results;
     for (auto [i, value] : llvm::enumerate(loop.getResults())) {
       SmallVector<int64_t> shape(shapeOf(value));
       if (!carried || i > 0) {
         shape.erase(shape.begin());
-        shape[0] *= blocks.count;
+        shape[0] *= count;
       }
       results.push_back(context.view(op, value, shape));
     }
