@@ -34,7 +34,11 @@ Value readersOffsets(Operation *op, Value rows) {
 /// read of tokens in the order of experts: so a token is read once.
 class TokenRows {
 public:
-  static constexpr int64_t kMostSlots = 8; ///< each is written out
+  /// Where a token and its rows lie in the registers of threads (lower/ThreadRowWalks.cpp); others would pass through shared memory, slot by slot.
+  static bool fit(int64_t width, int64_t slots) {
+    constexpr int64_t mostSlots = 8, neighbours = 8, mostWidth = 4096; // each slot is written out
+    return slots <= mostSlots && width % neighbours == 0 && llvm::isPowerOf2_64(width) && width <= mostWidth;
+  }
   TokenRows(KernelBuilder &k, int64_t slots, int64_t block)
       : first(k.program(0) * block), k(k), slots(slots), block(block) {
     inverse = k.buffer("inverse", k.i32(), {kDynamic, slots});
@@ -184,13 +188,15 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   Type cotangent = tensorType(op.getDy()).getElementType(), weightType = tensorType(op.getWeights()).getElementType();
   int64_t width = shapeOf(op.getDy()).back(), slots = shapeOf(op.getInverse()).back(),
           tokens = rowCount(op.getInverse());
-  int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width);
+  // Rows of an assignment have nothing to add up: a GPU's threads ask for several of them at a time.
+  int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width),
+          rowsBlock = context.gpu ? rowsPerProgram(width / 2) : block;
   std::string suffix = "_k" + std::to_string(slots) + "_d" + std::to_string(width) + "_" + typeName(element);
   Value dy = context.view(op, op.getDy(), {tokens, width});
   Value returned = context.view(op, op.getReturned(), {rows, width});
   auto ofRows = tensorType(op.getDrows()).clone({rows, width}),
        ofTokens = tensorType(op.getDweights()).clone({tokens, slots});
-  if (context.gpu && slots <= TokenRows::kMostSlots) {
+  if (context.gpu && TokenRows::fit(width, slots)) {
     std::string kernel = context.kernel("moe_combine_grad" + suffix, {"token"}, [&](KernelBuilder &k) {
       Var dy = k.buffer("dy", cotangent, {kDynamic, width}),
           returned = k.buffer("returned", element, {kDynamic, width});
@@ -217,11 +223,11 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   std::string rowsKernel = context.kernel("moe_combine_grad_rows" + suffix, {"row"}, [&](KernelBuilder &k) {
     Var dy = k.buffer("dy", cotangent, {kDynamic, width}), perm = k.buffer("perm", k.i32(), {kDynamic});
     Var weights = k.buffer("weights", weightType, {kDynamic}), drows = k.buffer("drows", element, {kDynamic, width});
-    Var rows = k.index("rows"), first = k.program(0) * block;
-    Var assignment = k.load(perm, {first}, {block}, {.limit = rows});
-    Var weight = cast(k.load(weights, {0}, {block}, {.rows = assignment}), real);
+    Var rows = k.index("rows"), first = k.program(0) * rowsBlock;
+    Var assignment = k.load(perm, {first}, {rowsBlock}, {.limit = rows});
+    Var weight = cast(k.load(weights, {0}, {rowsBlock}, {.rows = assignment}), real);
     Var source = tokenOf(assignment, k.number(slots));
-    Var d = cast(k.load(dy, {0, 0}, {block, width}, {.rows = source}), real) * expand(weight, 1, width);
+    Var d = cast(k.load(dy, {0, 0}, {rowsBlock, width}, {.rows = source}), real) * expand(weight, 1, width);
     k.store(cast(d, element), drows, {first, 0}, {.limit = rows});
   });
   std::string weightsKernel = context.kernel("moe_combine_grad_weights" + suffix, {"token"}, [&](KernelBuilder &k) {
@@ -239,7 +245,7 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   });
   Value perm = context.view(op, op.getPerm(), {rows}), inverse = context.view(op, op.getInverse(), {tokens, slots});
   Value weights = context.view(op, op.getWeights(), {tokens * slots});
-  Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, block)})
+  Value drows = context.launch(op, rowsKernel, {ceilDiv(rows, rowsBlock)})
                     .arg("dy", dy)
                     .arg("perm", perm)
                     .arg("weights", weights)
@@ -262,7 +268,7 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
 LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](MoeDispatchOp moe) {
-        if (context.gpu && shapeOf(moe.getInverse()).back() <= TokenRows::kMostSlots)
+        if (context.gpu && TokenRows::fit(shapeOf(moe.getX()).back(), shapeOf(moe.getInverse()).back()))
           return dispatchTokens(moe, context);
         return gather(moe, moe.getX(), moe.getPerm(), shapeOf(moe.getInverse()).back(), context);
       })
