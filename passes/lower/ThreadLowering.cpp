@@ -30,10 +30,10 @@ int64_t lower::chooseThreads(func::FuncOp kernel) {
   return most == 0 ? 1 : most <= 64 ? kWarp : large ? 8 * kWarp : 4 * kWarp;
 }
 
-ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool ahead,
-                               bool scratched, ArrayRef<int64_t> planned)
+ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, int64_t threads, Thrift thrift,
+                               bool ahead, bool scratched, ArrayRef<int64_t> planned)
     : TileLowering(kernel, kThreadBytes, /*bf16Dots=*/true, thrift), limits(limits), mayCopyAhead(ahead),
-      scratched(scratched), threads(chooseThreads(kernel)), planned(planned) {
+      scratched(scratched), threads(threads), planned(planned) {
   if (!scratched)
     planRows();
   if (scratched || !inRows.empty())

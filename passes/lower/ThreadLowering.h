@@ -56,10 +56,10 @@ SmallVector<int64_t> pack(ArrayRef<Lifetime> lifetimes);
 
 class ThreadLowering : public TileLowering {
 public:
-  /// `ahead`: loops may copy what the next iteration reads. `scratched`: tiles that do not fit into shared memory lie in scratch. `planned`: offsets for the pieces of shared memory, in the order in
-  /// which they are taken.
-  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, Thrift thrift, bool ahead, bool scratched,
-                 ArrayRef<int64_t> planned = {});
+  /// `threads`: of a block. `ahead`: loops may copy what the next iteration reads. `scratched`: tiles that do not fit into shared memory lie in scratch. `planned`: offsets for the pieces of shared
+  /// memory, in the order in which they are taken.
+  ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, int64_t threads, Thrift thrift, bool ahead,
+                 bool scratched, ArrayRef<int64_t> planned = {});
   LogicalResult run() override;
   /// What the walk took of shared memory.
   ArrayRef<Lifetime> taken() const { return lifetimes; }

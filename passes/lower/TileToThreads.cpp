@@ -46,7 +46,8 @@ static constexpr int64_t kBlockOverhead = 1024;
 
 /// Where the tiles do not fit, they are packed by what the walk took; nothing is copied ahead; loads are made again, those of formulas
 /// first; where they then still do not fit, some lie in scratch.
-static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits, bool mayScratch, bool &done) {
+static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits, int64_t threads, bool mayScratch,
+                                 bool &done) {
   struct Try {
     Thrift thrift;
     bool ahead, scratched;
@@ -61,7 +62,7 @@ static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits,
       continue; // as it was before
     if (!mayScratch && thrift == Thrift::loads)
       break;
-    ThreadLowering lowering(kernel, limits, thrift, mayCopyAhead, scratched);
+    ThreadLowering lowering(kernel, limits, threads, thrift, mayCopyAhead, scratched);
     if ((done = succeeded(lowering.run())))
       return success();
     if (!lowering.doesNotFit())
@@ -73,7 +74,7 @@ static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits,
     });
     if (scratched || !fits)
       continue;
-    ThreadLowering again(kernel, limits, thrift, mayCopyAhead, scratched, offsets);
+    ThreadLowering again(kernel, limits, threads, thrift, mayCopyAhead, scratched, offsets);
     if ((done = succeeded(again.run())))
       return success();
     if (!again.doesNotFit())
@@ -96,16 +97,22 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
     // make again what they can.
     bool done = false;
     std::string name = kernel.getName().str();
-    if (limits.sharedBytes > 2 * kBlockOverhead &&
-        ThreadLowering(kernel, limits, Thrift::none, true, false).liesInColumns()) {
+    int64_t threads = chooseThreads(kernel);
+    auto liesInColumns = [&](int64_t dealtTo) {
+      return ThreadLowering(kernel, limits, dealtTo, Thrift::none, true, false).liesInColumns();
+    };
+    if (limits.sharedBytes > 2 * kBlockOverhead && liesInColumns(threads)) {
       BlockLimits half = limits;
       half.sharedBytes = (limits.sharedBytes + kBlockOverhead) / 2 - kBlockOverhead;
-      if (failed(lowerKernel(kernel, half, /*mayScratch=*/false, done)))
+      if (failed(lowerKernel(kernel, half, threads, /*mayScratch=*/false, done)))
         return failure();
       if (done)
         module.lookupSymbol(name)->setAttr(kTogetherAttr, Builder(module.getContext()).getI64IntegerAttr(2));
+      // One that has a multiprocessor for itself waits less with twice the warps, and each of them has half of a tile's elements in registers.
+      if (!done && liesInColumns(2 * threads))
+        threads *= 2;
     }
-    if (!done && failed(lowerKernel(kernel, limits, /*mayScratch=*/true, done)))
+    if (!done && failed(lowerKernel(kernel, limits, threads, /*mayScratch=*/true, done)))
       return failure();
     if (!done)
       return failure();
