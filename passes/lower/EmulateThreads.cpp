@@ -152,6 +152,8 @@ private:
       bulk(code);
     } else if (isa<NVVM::FenceProxyOp>(op)) {
       call("braid_emulate_fence_async", {}, {});
+    } else if (isa<NVVM::PrefetchOp>(op)) {
+      // Nothing is read.
     } else if (isa<NVVM::WgmmaFenceAlignedOp>(op)) {
       // Of registers, which are values here.
     } else if (isa<NVVM::WgmmaGroupSyncAlignedOp>(op)) {

@@ -18,6 +18,9 @@ using namespace braid::lower;
 static constexpr int64_t kBlockRows = 16, kBlockColumns = 8;
 /// Elements of a tile that a thread has: several tiles are alive at a time.
 static constexpr int64_t kMostElements = 32;
+/// Warps of a block that shares a multiprocessor.
+static constexpr int64_t kWarpsTogether = 8;
+static constexpr int64_t kLineBytes = 128; // of the cache
 
 //===- What lies in columns ---------------------------------------------------------------------------------------===//
 
@@ -36,6 +39,12 @@ static Value movedDown(tile::InsertRowsOp op) {
 static bool mixesRows(tile::DotOp dot) {
   auto rounded = dot.getB().getDefiningOp<arith::TruncFOp>();
   return rounded && !dot.getTransposeB() && readsShared(dot) && tileType(rounded.getIn()) == dot.getType();
+}
+
+/// A product that begins with what others read too.
+static bool beginsWithShared(tile::DotOp dot) {
+  Operation *begin = dot.getAcc().getDefiningOp();
+  return begin && !dot.getAcc().hasOneUse() && (keepsPlaces(begin) || isa<tile::DotOp>(begin)) && readsShared(dot);
 }
 
 /// Whether nothing but systems of equations reads it.
@@ -189,7 +198,7 @@ bool ColumnSearch::run() {
       visit(visit, *op->getBlock());
   };
   kernel.walk([&](tile::DotOp dot) {
-    if (mixesRows(dot))
+    if (mixesRows(dot) || beginsWithShared(dot))
       begin(dot);
   });
   kernel.walk([&](tile::CumsumOp sum) {
@@ -521,9 +530,56 @@ void ThreadLowering::computeColumns(Operation *op) {
   owned[result] = std::move(elements);
 }
 
+/// Of a block's first load: what branches behind it read of memory, from places that are known before. They begin when a condition is computed of what
+/// the block loads.
+static SmallVector<tile::LoadOp> loadsBehind(tile::LoadOp first) {
+  SmallVector<tile::LoadOp> found;
+  Block &block = *first->getBlock();
+  if (first != *block.getOps<tile::LoadOp>().begin())
+    return found;
+  for (auto branch : block.getOps<scf::IfOp>())
+    branch.walk([&](tile::LoadOp load) {
+      auto isBefore = [&](Value v) {
+        Operation *op = v.getDefiningOp();
+        return op && op->getBlock() == &block ? op->isBeforeInBlock(first)
+                                              : !branch->isAncestor(v.getParentBlock()->getParentOp());
+      };
+      auto reads = [](tile::LoadOp a, tile::LoadOp b) {
+        return a.getSource() == b.getSource() && a.getIndices() == b.getIndices() && a.getType() == b.getType();
+      };
+      bool again = llvm::any_of(block.getOps<tile::LoadOp>(), [&](tile::LoadOp other) { return reads(load, other); }) ||
+                   llvm::any_of(found, [&](tile::LoadOp other) { return reads(load, other); });
+      if (!again && !load.getRows() && tileType(load.getResult()).getRank() == 2 &&
+          llvm::all_of(load->getOperands(), isBefore))
+        found.push_back(load);
+    });
+  return found;
+}
+
 bool ThreadLowering::lowerInColumns(Operation *op) {
   if (inColumns.empty())
     return false;
+  // Alone on a multiprocessor a block has nobody who computes meanwhile: lines of the cache that all share are on their way before the first wait.
+  if (auto first = dyn_cast<tile::LoadOp>(op); first && threads > kWarpsTogether * kWarp)
+    for (tile::LoadOp load : loadsBehind(first)) {
+      VectorType type = tileType(load.getResult());
+      Access at = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+      int64_t size = bytesOf(type.getElementType()), lines = llvm::divideCeil(type.getDimSize(1) * size, kLineBytes);
+      if (getConstantIntValue(at.strides.back()) != 1)
+        continue;
+      Value from = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, arguments[load.getSource()].memref);
+      eachThread(type.getDimSize(0) * lines, [&](Value i) {
+        Value row = divide(i, lines), line = remainder(i, lines);
+        onlyIf(at.limit ? inBounds(add(at.row, row), at.limit) : Value(), [&] {
+          Value element = add(add(at.offset, mul(row, at.strides.front())), mul(line, constant(kLineBytes / size)));
+          Value address =
+              pointer(add(from, mul(element, constant(size))), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+          NVVM::PrefetchOp::create(
+              b, loc, NVVM::PrefetchCacheLevelAttr::get(b.getContext(), NVVM::PrefetchCacheLevel::L2),
+              NVVM::CacheEvictionPriorityAttr(), address, Value(), UnitAttr(), UnitAttr(), UnitAttr());
+        });
+      });
+    }
   auto store = dyn_cast<tile::StoreOp>(op);
   auto reduce = dyn_cast<tile::ReduceOp>(op);
   auto rows = dyn_cast<tile::RowsOp>(op);

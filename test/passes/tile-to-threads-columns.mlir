@@ -111,3 +111,29 @@ func.func @mixed(%k: memref<32x64xbf16> {tile.name = "k"}, %m: memref<64x64xbf16
   tile.store %q, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x64xf32>, memref<32x64xf32>
   return
 }
+
+// -----
+
+// A product begins with another one, of which sums are stored too: it is in registers for both, and no tile of f32 in shared memory.
+// CHECK-LABEL: func.func @begun
+// CHECK-NOT:   memref<2176xf32, #gpu.address_space<workgroup>>
+// CHECK:       nvvm.mma.sync
+// CHECK:       gpu.shuffle xor
+// CHECK:       nvvm.mma.sync
+// CHECK:       vector.store {{.*}} : memref<?xf32>, vector<2xf32>
+// CHECK-NOT:   memref<2176xf32, #gpu.address_space<workgroup>>
+// CHECK:       return
+func.func @begun(%k: memref<32x64xbf16> {tile.name = "k"}, %m: memref<64x64xbf16> {tile.name = "m"}, %x: memref<32x32xbf16> {tile.name = "x"},
+                 %y: memref<32x64xf32> {tile.name = "y"}, %s: memref<32xf32> {tile.name = "s"}) attributes {tile.kernel, tile.grid = ["one"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant dense<0.0> : vector<32x64xf32>
+  %kv = tile.load %k[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x64xbf16>, vector<32x64xbf16>
+  %mv = tile.load %m[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xbf16>, vector<64x64xbf16>
+  %xv = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<32x32xbf16>, vector<32x32xbf16>
+  %p = tile.dot %kv, %mv, %zero : vector<32x64xbf16>, vector<64x64xbf16>, vector<32x64xf32>
+  %sums = tile.reduce add %p {axis = 1 : i64} : vector<32x64xf32>, vector<32xf32>
+  tile.store %sums, %s[%c0] {dims = array<i64: 0>} : vector<32xf32>, memref<32xf32>
+  %q = tile.dot %xv, %kv, %p : vector<32x32xbf16>, vector<32x64xbf16>, vector<32x64xf32>
+  tile.store %q, %y[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x64xf32>, memref<32x64xf32>
+  return
+}
