@@ -50,7 +50,7 @@ struct LsmShape {
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
-  bool wholeRows = false; ///< classes V, H, GH and D: all value columns in one tile
+  bool wholeRows = false; ///< a chunk's gradient, factors of H, GH and D: all value columns in one tile
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 
   ScanTraits traits() const { return ScanTraits(classId); }
@@ -117,12 +117,9 @@ struct PairScores {
 PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
                       llvm::ArrayRef<Vars> ds = {}, bool scores = true, llvm::ArrayRef<Var> states = {},
                       bool shares = true);
-/// The same under strong decays in two parts, between which little is kept: dLeft and dRight of the strictly lower triangle
-/// alone, then what completes them.
+/// The same under strong decays, without what states and the diagonal add to dLeft and dRight, and without shares.
 PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
                        llvm::ArrayRef<Vars> ds);
-void completeStrong(KernelBuilder &k, const DecayTable &decay, PairScores &pairs, llvm::ArrayRef<Var> lefts,
-                    llvm::ArrayRef<Var> rights, llvm::ArrayRef<Vars> ds, llvm::ArrayRef<Var> states);
 
 /// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
 Var up(KernelBuilder &k, Var x);

@@ -43,7 +43,7 @@ struct GradKernel {
       keys = math.keysOf(keysIn);
       math.loadDecay(decayIn, /*scores=*/true);
       if (shape.wholeRows)
-        return math.eitherWay([&] { writeWholeDelta(); });
+        return math.eitherWay([&] { shape.delta() ? writeWholeDelta() : writeWholePlain(); });
       queries = queries * scale;
       shape.delta() ? writeDelta() : writePlain();
     });
@@ -52,6 +52,7 @@ struct GradKernel {
 private:
   void writePlain();
   void writeDelta();
+  void writeWholePlain();
   void writeWholeDelta();
 
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
@@ -99,6 +100,25 @@ void GradKernel::writePlain() {
     Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
     math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
   });
+}
+
+/// All value columns are one tile, and what is computed of tokens lies in registers, as in writeWholeDelta().
+void GradKernel::writeWholePlain() {
+  int64_t VB = math.VB;
+  Var d = math.tokens(doIn, 0, VB), values = math.tokens(valuesIn, 0, VB);
+  Var state = math.state(m, 0, VB), dState = math.state(dx, 0, VB);
+  Var scores = math.scores(queries, keys) * scale, ds = dotTB(d, values), z = math.decayed(ds) * scale;
+  Var read = math.fromStart(dotTB(d, state)) * scale, start;
+  if (dLogDecay)
+    start = sum(queries * read, 1);
+  math.storeTokens(dot(z, keys, read), dq, 0);
+  Var written = math.toEnd(dotTB(values, dState)), end;
+  if (dLogDecay)
+    end = sum(keys * written, 1);
+  math.storeTokens(dotTA(z, queries, written), dk, 0);
+  if (dLogDecay)
+    storeScalarDecay(mask(ds * scores, tile::Keep::strict_lower), start, end, sum(state * dState, 1));
+  math.storeTokens(dotTA(scores, d, math.toEnd(dot(keys, dState))), dv, 0);
 }
 
 void GradKernel::writeDelta() {
@@ -154,28 +174,26 @@ void GradKernel::writeWholeDelta() {
   Var dh = solve(a, dotTA(scores, d, math.toEnd(dot(keys, dState))), /*transpose=*/true);
   Var own = sum(dh * residual, 1);
   math.storeTokens(dh * betaRows, dv, 0);
-  // Without decays to add up nobody wants what queries read before their cotangents do: it would only be held.
-  auto queriesState = [&] { return math.fromStart(dotTB(d, state)) * scale; };
-  Var md, start, end, dQueriesState;
-  if (dLogDecay) {
-    md = sum(state * dState, 1);
-    dQueriesState = queriesState();
-    start = sum(queries * dQueriesState, 1);
-  }
-  Var dKeysState = math.fromStart(dotTB(dh, state)) * expand(beta, 1, K);
+  Var dQueriesState = math.fromStart(dotTB(d, state)) * scale, start, end, md;
   if (dLogDecay)
+    start = sum(queries * dQueriesState, 1);
+  Var dKeysState = math.fromStart(dotTB(dh, state)) * expand(beta, 1, K);
+  if (dLogDecay) {
     start = start - sum(keys * dKeysState, 1);
+    md = sum(state * dState, 1);
+  }
+  Var du = dotTB(d, u), z = math.decayed(du) * scale;
+  math.storeTokens(dot(z, keys, dQueriesState), dq, 0);
   Var dKeysEnd = math.toEnd(dotTB(u, dState));
   if (dLogDecay)
     end = sum(keys * dKeysEnd, 1);
   Var dKeys = dKeysEnd - dKeysState;
-  Var du = dotTB(d, u), da = -mask(dotTB(dh, u), tile::Keep::strict_lower), daScaled = da * betaOfPairs;
+  Var da = -mask(dotTB(dh, u), tile::Keep::strict_lower), daScaled = da * betaOfPairs;
   math.storeGate(own + sum(da * similar, 1), dBeta);
-  Var z = math.decayed(du) * scale, y = math.decayed(daScaled);
+  Var y = math.decayed(daScaled);
   if (dLogDecay)
     storeScalarDecay(mask(du * scores + daScaled * similar, tile::Keep::strict_lower), start, end, md);
   math.storeTokens(dotTA(y, keys, dot(y, keys, dotTA(z, queries, dKeys))), dk, 0);
-  math.storeTokens(dot(z, keys, dQueriesState ? dQueriesState : queriesState()), dq, 0);
 }
 
 } // namespace

@@ -391,8 +391,8 @@ private:
     if (!context.gpu || !shape.token.isBF16() || shape.values > kMostWholeRow)
       return false;
     return shape.classId == LsmClass::V ||
-           ((shape.delta() || shape.lowRank()) && shape.keys == shape.values && shape.values % kWholeColumns == 0 &&
-            shape.chunk * shape.values <= kMostWholeTile);
+           ((!shape.vectorDecay() || shape.delta() || shape.lowRank()) && shape.keys == shape.values &&
+            shape.values % kWholeColumns == 0 && shape.chunk * shape.values <= kMostWholeTile);
   }
   /// Decays are states' numbers; class H has none.
   static Type stateOfFactors(LsmChunkFactorsOp factors) {

@@ -389,11 +389,4 @@ PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef
   return Pairs(k, decay, lefts, rights, ds, /*scores=*/true, {}).run();
 }
 
-void completeStrong(KernelBuilder &k, const DecayTable &decay, PairScores &pairs, llvm::ArrayRef<Var> lefts,
-                    llvm::ArrayRef<Var> rights, llvm::ArrayRef<Vars> ds, llvm::ArrayRef<Var> states) {
-  Pairs all(k, decay, lefts, rights, ds, /*scores=*/true, states);
-  all.addStates(pairs);
-  all.complete(pairs);
-}
-
 } // namespace braid

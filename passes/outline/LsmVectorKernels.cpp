@@ -89,7 +89,7 @@ private:
     keys = math.keysOf(keysIn);
   }
   void writeVector();
-  void writeStrong();
+  void writeWhole();
   void writeLowRank();
   void writeRank1();
 
@@ -153,11 +153,10 @@ void VectorGradKernel::store(const PairScores &scores, Sums &sums, llvm::ArrayRe
 
 /// In one way of eitherWay(), which shares nothing but decays with the other: sums stay where they are used.
 void VectorGradKernel::writeVector() {
-  if (shape.wholeRows && math.isStrong())
-    return writeStrong();
+  if (shape.wholeRows)
+    return writeWhole();
   int64_t VB = math.VB;
   Sums sums(*this, 1, 1);
-  Var cotangents, dStates; // of all value columns, where they are one block and stay
   sums.loop(math, [&](Index first, Sums &now) {
     Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
     Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
@@ -165,36 +164,91 @@ void VectorGradKernel::writeVector() {
     now.left(0) = dotTB(d, state, now.left(0));
     now.right(0) = dotTB(values, dState, now.right(0));
     now.tail() = now.tail() + sum(state * dState, 1);
-    if (shape.wholeRows && VB == shape.values)
-      std::tie(cotangents, dStates) = std::pair(d, dState);
   });
   loadTokens();
   Var scores = finish(sums, {queries}, {keys}, /*wantScores=*/true)[0][0], keysToEnd = math.toEnd(keys);
   math.valueLoop([&](Index first) {
-    Var d = cotangents ? cotangents : math.tokens(doIn, first, VB);
-    Var dState = dStates ? dStates : math.state(dx, first, VB);
+    Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
     math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
   });
 }
 
-/// The many tiles of pairs under strong decays, and the sums over all value columns, one behind the other: not kept at a time.
-void VectorGradKernel::writeStrong() {
-  loadTokens();
-  Sums sums(*this, 1, 1);
-  Var &ds = sums.ds(0, 0);
-  int64_t block = divisorUpTo(shape.values, kMostColumns);
-  ds = k.loop(0, shape.values, block, {ds}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
-    return {dotTB(math.tokens(doIn, first, block), math.tokens(valuesIn, first, block), now[0])};
-  })[0];
-  PairScores pairs = strongPairs(k, math.keyDecay(), {queries}, {keys}, {Vars{ds}});
-  Var d = math.tokens(doIn, 0, math.VB), state = math.state(m, 0, math.VB), dState = math.state(dx, 0, math.VB);
-  sums.left(0) = dotTB(d, state, sums.left(0));
-  sums.tail() = sum(state * dState, 1);
-  completeStrong(k, math.keyDecay(), pairs, {queries}, {keys}, {Vars{ds}}, {sums.left(0)});
-  sums.right(0) = dotTB(math.tokens(valuesIn, 0, math.VB), dState, sums.right(0));
-  Var dValues = dotTA(pairs.s[0][0], d, dot(math.toEnd(keys), dState));
-  store(pairs, sums, {keys});
-  math.storeTokens(dValues, dv, 0);
+/// What `of` gives is another one each time, for whoever joins equal operations: nothing is kept from one to the next.
+static Var anew(Var of, int64_t time) {
+  Operation *op = static_cast<Value>(of).getDefiningOp();
+  op->setAttr("tile.anew", Builder(op->getContext()).getI64IntegerAttr(time));
+  return of;
+}
+
+/// A tile as it lies in memory, of what widens it.
+static Var asLoaded(Var widened) {
+  auto cast = static_cast<Value>(widened).getDefiningOp<arith::ExtFOp>();
+  return cast ? widened.with(cast.getIn()) : widened;
+}
+
+/// All value columns are one tile, and tiles of tokens lie in registers (lower/ThreadColumns.cpp): few are alive at a time, for each cotangent is stored as soon
+/// as it is there, and what is read behind a store is loaded again. Where decays are mild, pairs are products of rows decayed from and to the start; under strong
+/// ones their many tiles come first, alone.
+void VectorGradKernel::writeWhole() {
+  DecayTable decay = math.keyDecay();
+  bool strong = math.isStrong();
+  int64_t VB = math.VB;
+  auto tokens = [&](Var buffer) { return math.tokens(buffer, 0, VB); };
+  Var loadedQueries, loadedKeys;
+  auto load = [&](int64_t time) {
+    if (strong || !loadedQueries)
+      std::tie(loadedQueries, loadedKeys) =
+          std::pair(anew(asLoaded(math.keysOf(queriesIn)), time), anew(asLoaded(math.keysOf(keysIn)), time));
+    queries = anew(cast(loadedQueries, shape.compute), time) * scale;
+    keys = anew(cast(loadedKeys, shape.compute), time);
+  };
+  Var ds;
+  PairScores pairs;
+  if (strong) {
+    int64_t block = divisorUpTo(shape.values, kMostColumns);
+    ds = k.loop(0, shape.values, block, {zeros({math.C, math.C})}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+      return {dotTB(math.tokens(doIn, first, block), math.tokens(valuesIn, first, block), now[0])};
+    })[0];
+    loadTokens();
+    pairs = strongPairs(k, decay, {queries}, {keys}, {Vars{ds}});
+    decay.start = decayFactor(cumsum(anew(decay.g(), 1)));
+    decay.end = decayFactor(cumsum(anew(decay.gNext(), 1), 0, /*reverse=*/true));
+  }
+  Var d = tokens(doIn), values = tokens(valuesIn), state = math.state(m, 0, VB), dState = math.state(dx, 0, VB);
+  load(1);
+  Var lefts, rights, inside, scores, keysToEnd;
+  if (strong) {
+    scores = pairs.s[0][0];
+  } else {
+    std::tie(lefts, rights, keysToEnd) = std::tuple(decay.fromStart(queries), keys * decay.inverse, decay.toEnd(keys));
+    ds = dotTB(d, values);
+    inside = mask(ds, tile::Keep::strict_lower);
+    scores = mask(dotTB(lefts, rights), tile::Keep::lower);
+  }
+  // What pairs and states give each row, but for a token's read of its own write.
+  Var own = expand(diagonalOf(ds), 1, math.K), read = dotTB(d, state);
+  read = decay.fromStart(strong ? read : dot(inside, rights, read));
+  if (strong)
+    read = read + pairs.dLeft[0];
+  load(2);
+  Var difference = queries * read;
+  math.storeTokens((read + own * keys) * scale, dq, 0);
+  // Divided, so that exp(-c) is not kept since the pairs were made.
+  auto fromPairs = [&](Var x) { return strong ? x : x / decay.start; };
+  Var last = strong ? decay.toEnd(dotTB(values, dState))
+                    : fromPairs(dotTB(values, dState)) * expand(exp(decay.last), 0, math.C);
+  load(3);
+  if (strong)
+    keysToEnd = decay.toEnd(keys);
+  Var ends = keys * last;
+  last = last + own * queries;
+  Var write = strong ? pairs.dRight[0] : fromPairs(dotTA(inside, lefts));
+  difference = difference - keys * write;
+  math.storeTokens(write + last, dk, 0);
+  Var tail = expand(sum(state * dState, 1) * math.acrossChunk(), 0, math.C);
+  difference = cumsum(difference, 0, /*reverse=*/true) + before(ends) + tail;
+  math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, 0);
+  math.storeTokens(decay.cotangent(difference), dLogDecay, 0);
 }
 
 void VectorGradKernel::writeLowRank() {
