@@ -322,6 +322,44 @@ LogicalResult LsmStateWalkOp::verify() {
   return verifyStateScan(*this, LsmClass::I, Value(), m, {"state", getState()}, chunks, m, {"last", getLast()});
 }
 
+LogicalResult LsmOutputWalkOp::verify() {
+  Named q{"q", getQ()}, k{"k", getK()}, v{"v", getV()}, state{"initial_state", getInitialState()},
+      chunks{"chunks", getChunks()};
+  LsmClass kind = getClassId();
+  ScanTraits takes(kind);
+  if (takes.dense || takes.vectorDecay)
+    return emitOpError() << "class " << stringifyLsmClass(kind)
+                         << " has no walk that stores outputs: I, S0 and S have";
+  for (Named x : {q, k, v}) {
+    CHECK(hasRank(*this, x, 4));
+    CHECK(isFloat(*this, x));
+  }
+  CHECK(sameTokens(*this, q, k));
+  CHECK(sameDim(*this, "head", q, 2, k, 2));
+  CHECK(sameDim(*this, "key dimension", q, 3, k, 3));
+  CHECK(sameTokens(*this, k, v));
+  CHECK(sameDim(*this, "head", k, 2, v, 2));
+  CHECK(hasOperand(*this, kind, "log_decay", takes.decay, getLogDecay()));
+  if (Named decay{"log_decay", getLogDecay()}; decay.value && kind == LsmClass::S0) {
+    CHECK(hasRank(*this, decay, 1));
+    CHECK(isFloat(*this, decay));
+    CHECK(sameDim(*this, "head", k, 2, decay, 0));
+  } else if (decay.value) {
+    CHECK(hasRank(*this, decay, 3));
+    CHECK(verifyGate(*this, k, decay, 3));
+  }
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  CHECK(verifyChunks(*this, chunks, k));
+  CHECK(hasRank(*this, state, 4));
+  CHECK(isFloat(*this, state));
+  CHECK(sameDim(*this, "batch", k, 0, state, 0));
+  CHECK(sameDim(*this, "head", k, 2, state, 1));
+  CHECK(sameDim(*this, "key dimension", k, 3, state, 2));
+  CHECK(sameDim(*this, "value dimension", v, 3, state, 3));
+  CHECK(isLike(*this, {"o", getO()}, v));
+  return sameType(*this, {"final_state", getFinalState()}, state);
+}
+
 /// Rows [B, n, H, rows, K or V] of a factor, for states x [B, n, H, K, V] whose dimension `width` they are as wide as.
 static LogicalResult verifyFactor(Operation *op, Named factor, LsmClass kind, Named x, int64_t width, int64_t rows) {
   if (!ScanTraits(kind).dense)

@@ -1,4 +1,4 @@
-//===- StateWalk.cpp - a walk over chunks or two kernels: bytes, programs, iterations ------------------------------===//
+//===- StateWalk.cpp - walks over chunks or kernels of all at once: bytes, programs, iterations ---------------------===//
 #include "passes/analysis/StateWalk.h"
 
 #include "dialects/braid/PassAttributes.h"
@@ -22,6 +22,12 @@ static constexpr double kFold = 1;
 /// An iteration of a scan over sums waits for them alone.
 static constexpr double kScanIteration = 0.25;
 
+/// Outputs of chunks move less than memory could: their programs load, wait, multiply and store.
+static constexpr double kOutputBytes = 2e6;
+/// An iteration that makes outputs: products at what wgmma does a microsecond on a multiprocessor, beside them two barriers, what waits for a
+/// product before it, and formulas of each pair of tokens; the latter are those of other programs' products.
+static constexpr double kFlops = 4.5e6, kOutputIteration = 0.7, kOutputToken = 0.008;
+
 /// Bytes of a token's keys and gates, for so many keys.
 static double bytesOfKeys(const ScanSizes &sizes, double keys) {
   return ScanTraits(sizes.classId).vectorDecay ? 6 * keys : 2 * keys + 4;
@@ -30,8 +36,16 @@ static double chunksOf(const ScanSizes &sizes) {
   return static_cast<double>(llvm::divideCeil(sizes.tokens, sizes.chunk));
 }
 
+static constexpr int64_t kMostSegments = 16;
+/// Of segments, those to be compared: as many as `op` says, if it does.
+static std::pair<int64_t, int64_t> segmentsOf(Operation *op) {
+  if (auto given = op->getAttrOfType<IntegerAttr>(attrs::walkSegments))
+    return {std::max<int64_t>(given.getInt(), 1), std::max<int64_t>(given.getInt(), 1)};
+  return {1, kMostSegments};
+}
+
 std::optional<WalkBlocks> braid::walkBlocks(const ScanSizes &sizes, Operation *op) {
-  constexpr int64_t mostValues = 128, leastValues = 16, mostTokens = 128, products = 16, mostSegments = 16;
+  constexpr int64_t mostValues = 128, leastValues = 16, mostTokens = 128, products = 16;
   if (sizes.keys % 32 != 0 || sizes.values % leastValues != 0 || sizes.chunk > mostTokens ||
       sizes.chunk % products != 0)
     return std::nullopt;
@@ -40,8 +54,7 @@ std::optional<WalkBlocks> braid::walkBlocks(const ScanSizes &sizes, Operation *o
   auto tokens = static_cast<double>(sizes.chunk), heads = static_cast<double>(sizes.rows * sizes.heads);
   auto allKeys = static_cast<double>(sizes.keys), allValues = static_cast<double>(sizes.values);
   std::optional<WalkBlocks> best;
-  auto given = op->getAttrOfType<IntegerAttr>(attrs::walkSegments);
-  int64_t fewest = given ? std::max<int64_t>(given.getInt(), 1) : 1, most = given ? fewest : mostSegments;
+  auto [fewest, most] = segmentsOf(op);
   for (int64_t segments = fewest; segments <= most; segments *= 2)
     for (int64_t values = mostValues; values >= leastValues; values /= 2) {
       if (sizes.values % values != 0)
@@ -78,4 +91,69 @@ bool braid::walksStates(const ScanSizes &sizes, Type gate, Operation *op) {
     return false; // a row of one chunk has nothing to walk over
   std::optional<WalkBlocks> blocks = walkBlocks(sizes, op);
   return blocks && (op->hasAttr(attrs::walkSegments) || blocks->microseconds < separateStates(sizes));
+}
+
+std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operation *op) {
+  // Warps have 16 tokens and 16 values each; a thread has registers for so many keys, a block room for the chunks of two iterations.
+  constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
+  int64_t chunkBytes = sizes.chunk * (2 * (2 * sizes.keys + sizes.chunk) + 4);
+  if (2 * chunkBytes + 2 * sizes.chunk * sizes.chunk > roomBytes || sizes.chunk < leastTokens || sizes.chunk > mostTokens || sizes.chunk % leastTokens != 0 ||
+      sizes.values % sizes.chunk != 0 || sizes.keys % products != 0 || sizes.keys > mostKeys)
+    return std::nullopt;
+  auto C = static_cast<double>(sizes.chunk), K = static_cast<double>(sizes.keys),
+       heads = static_cast<double>(sizes.rows * sizes.heads), allValues = static_cast<double>(sizes.values);
+  double keyBytes = ScanTraits(sizes.classId).decay && sizes.classId != LsmClass::S0 ? bytesOfKeys(sizes, K) : 2 * K;
+  std::optional<OutputBlocks> best;
+  auto [fewest, most] = segmentsOf(op);
+  for (int64_t segments = fewest; segments <= most; segments *= 2) {
+    int64_t perHead = sizes.values / sizes.chunk;
+    auto cuts = static_cast<double>(segments);
+    double programs = heads * static_cast<double>(perHead) * cuts, chunks = chunksOf(sizes);
+    double flops = 2 * C * (2 * K * C + C * K + C * C), bytes = C * (keyBytes + 2 * K + 4 * C);
+    double rounds = std::ceil(programs / (2 * kMultiprocessors));
+    double busy = std::max(programs / kMultiprocessors, 1.0);
+    double each = std::max({(kOutputIteration + kOutputToken * C) * rounds, busy * flops / kFlops,
+                            busy * bytes / kCacheBytes});
+    double all = heads * chunks * C * (keyBytes + 2 * K + 4 * allValues);
+    double time = kLaunch + std::max(std::ceil(chunks / cuts) * each, all / kMemoryBytes);
+    if (segments > 1) { // the walk for what they leave reads keys and values
+      std::optional<WalkBlocks> ends = walkBlocks(sizes, op);
+      if (!ends)
+        continue;
+      double blocks = static_cast<double>(ends->perHead) * heads * (cuts - 1);
+      double endsEach = (kIteration + kToken * C) * std::ceil(blocks / (2 * kMultiprocessors));
+      time += kLaunch + cuts * kFold + std::max(std::ceil(chunks / cuts) * endsEach,
+                                                heads * chunks * C * (keyBytes + 2 * allValues) / kMemoryBytes);
+    }
+    if (!best || time < best->microseconds)
+      best = {sizes.chunk, perHead, segments, time};
+  }
+  return best;
+}
+
+std::optional<OutputBlocks> braid::outputBlocks(const ScanSizes &sizes, Operation *op) {
+  std::optional<OutputBlocks> best;
+  ScanSizes now = sizes;
+  for (; now.chunk >= 16; now.chunk /= 2)
+    if (std::optional<OutputBlocks> blocks = outputBlocksOf(now, op);
+        blocks && (!best || blocks->microseconds < best->microseconds))
+      best = blocks;
+  return best;
+}
+
+std::optional<OutputBlocks> braid::walksOutputs(const ScanSizes &sizes, Type gate, Operation *op) {
+  ScanTraits traits(sizes.classId);
+  if (traits.dense || traits.vectorDecay || (gate && !gate.isF32()) || sizes.tokens <= sizes.chunk)
+    return std::nullopt;
+  std::optional<OutputBlocks> blocks = outputBlocks(sizes, op);
+  if (!blocks || op->hasAttr(attrs::walkSegments))
+    return blocks;
+  double states = separateStates(sizes);
+  if (walksStates(sizes, gate, op))
+    states = std::min(states, walkBlocks(sizes, op)->microseconds);
+  auto K = static_cast<double>(sizes.keys), V = static_cast<double>(sizes.values),
+       tokens = static_cast<double>(sizes.chunk);
+  double bytes = tokens * (bytesOfKeys(sizes, K) + 2 * K + 4 * V) + 2 * K * V;
+  double outputs = kLaunch + static_cast<double>(sizes.rows * sizes.heads) * chunksOf(sizes) * bytes / kOutputBytes;
+  return blocks->microseconds < states + outputs ? blocks : std::nullopt;
 }

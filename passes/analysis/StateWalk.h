@@ -1,8 +1,9 @@
-//===- StateWalk.h - which states of chunks a GPU adds up in one walk ----------------------------------------------===//
+//===- StateWalk.h - which states of chunks a GPU adds up in one walk, and which outputs it makes there -----------===//
 //
 // Two ways give the in-states of chunks: chunk_state for all chunks at once, then state_scan over its sums in memory; or one walk over the chunks of
 // a head, which multiplies what it adds (lsm.state_walk). The walk moves a fifth to a half of the bytes, but its chunks stand one behind the other, so
-// it needs enough programs: where heads are few, of segments of a row. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp).
+// it needs enough programs: where heads are few, of segments of a row. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp). Where nobody else
+// reads states of chunks, outputs may be made where the state is (lsm.output_walk): then none lies in memory, for an iteration of four products.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_ANALYSIS_STATEWALK_H
@@ -38,6 +39,20 @@ double separateStates(const ScanSizes &sizes);
 
 /// Whether the states of a scan of bf16 tokens, with gates of type `gate`, are walked.
 bool walksStates(const ScanSizes &sizes, mlir::Type gate, mlir::Operation *op);
+
+/// What a program of a walk that makes outputs has: all keys and so many values of a head's state.
+struct OutputBlocks {
+  int64_t tokens; ///< of a chunk, as many as values: scores and states lie in the rows of the same warps
+  int64_t perHead; ///< programs, for each segment
+  int64_t segments;
+  double microseconds; ///< expected
+};
+/// The best blocks, with chunks of at most `sizes.chunk` tokens. Nothing where the shapes have none.
+std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, mlir::Operation *op);
+/// Of the program with chunks of `sizes.chunk` tokens, no fewer.
+std::optional<OutputBlocks> outputBlocksOf(const ScanSizes &sizes, mlir::Operation *op);
+/// Whether a scan's outputs are made by a walk, given whose states nobody else reads.
+std::optional<OutputBlocks> walksOutputs(const ScanSizes &sizes, mlir::Type gate, mlir::Operation *op);
 
 } // namespace braid
 

@@ -77,6 +77,11 @@ static int64_t walksOf(LsmStateWalkOp walk) {
   return blocks && blocks->segments > 1 ? 2 : 1;
 }
 
+static int64_t walksOf(LsmOutputWalkOp walk) {
+  auto blocks = outputBlocksOf(ScanSizes::of(walk, static_cast<int64_t>(walk.getChunkSize())), walk);
+  return blocks && blocks->segments > 1 ? 2 : 1;
+}
+
 /// dm or m [B, n, H, K, V] of a scan by factors: `read` rows times the state, and times `write` rows the sums.
 static int64_t factorScan(Value states, Value read, int64_t write, int64_t maxDocuments) {
   ArrayRef<int64_t> s = shapeOf(states);
@@ -163,6 +168,12 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
       .Case([&](LsmStateWalkOp s) {
         int64_t products = inChunks(s, s.getK(), s.getV(), [](ChunkCosts c) { return c.state(); });
         return walksOf(s) * products + stateScan(s.getClassId(), s.getM(), maxDocuments);
+      })
+      .Case([&](LsmOutputWalkOp s) {
+        // Q K^T, S V, Q M, and what a chunk adds to the state and decays it by.
+        return inChunks(s, s.getQ(), s.getV(), [&](ChunkCosts c) {
+          return c.lowerK() + c.lowerV() + (1 + walksOf(s)) * c.state() + 2 * c.K * c.V / c.C;
+        });
       })
       .Case(
           [&](LsmFactorScanOp s) { return factorScan(s.getM(), s.getRead(), shapeOf(s.getWrite())[3], maxDocuments); })
@@ -353,6 +364,10 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
   return llvm::TypeSwitch<Operation *, int64_t>(op)
       .Case([&](LsmStateWalkOp s) {
         return llvm::is_contained({s.getK(), s.getV(), s.getLogDecay()}, value) ? walksOf(s) * all : all;
+      })
+      .Case([&](LsmOutputWalkOp s) {
+        bool twice = llvm::is_contained({s.getK(), s.getV(), s.getLogDecay()}, value);
+        return twice && !isResult ? walksOf(s) * all : all;
       })
       // Rows of the table that tokens name, at most one each.
       .Case([&](EmbedOp e) { return value == e.getTable() ? std::min(all, bytesOf(e.getResult())) : all; })

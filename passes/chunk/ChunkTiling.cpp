@@ -4,6 +4,7 @@
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
 //              S and V of bf16 on a GPU: chunk_table -> state_walk (M, final), adjoint state_walk (D', dinitial), where that is counted to be faster
+//              I, S0 and S of bf16 on a GPU, where no gradient in the function shares the states: chunk_table -> output_walk (o, final), likewise
 //              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output;
 //              chunk_output_factors -> factor_scan_grad (D') -> chunk_grad
 //   scan of one token -> step
@@ -154,7 +155,40 @@ template <typename Scan> struct Chunked {
   }
 };
 
+/// Whether a gradient of this scan, which CSE gives the forward's states, stands behind it.
+bool sharesStates(LsmScanOp scan) {
+  return llvm::any_of(scan.getK().getUsers(), [&](Operation *user) {
+    auto grad = dyn_cast<LsmScanGradOp>(user);
+    return grad && grad.getK() == scan.getK() && grad.getV() == scan.getV() &&
+           grad.getLogDecay() == scan.getLogDecay() && grad.getInitialState() == scan.getInitialState();
+  });
+}
+
+/// Outputs in a walk over chunks that are at most as long as others would be: nothing else reads them.
+bool tileAsWalk(LsmScanOp scan, const Tables &tables) {
+  bool narrow = tables.gpu && getElementTypeOrSelf(scan.getK().getType()).isBF16() && !tables.segments;
+  if (!narrow || sharesStates(scan))
+    return false;
+  Type gate = scan.getLogDecay() ? getElementTypeOrSelf(scan.getLogDecay().getType()) : Type();
+  std::optional<OutputBlocks> blocks =
+      walksOutputs(ScanSizes::of(scan, static_cast<int64_t>(*scan.getChunkSize())), gate, scan);
+  if (!blocks)
+    return false;
+  scan.setChunkSize(blocks->tokens);
+  Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), tables);
+  chunked.buildTable();
+  auto walk = chunked.explained(LsmOutputWalkOp::create(
+      chunked.builder, chunked.loc, scan.getO().getType(), scan.getFinalState().getType(), scan.getQ(), scan.getK(),
+      scan.getV(), scan.getLogDecay(), scan.getInitialState(), chunked.chunks, scan.getClassId(), scan.getScale(),
+      static_cast<uint64_t>(blocks->tokens)));
+  scan.replaceAllUsesWith(walk.getResults());
+  scan.erase();
+  return true;
+}
+
 void tile(LsmScanOp scan, const Tables &tables) {
+  if (tileAsWalk(scan, tables))
+    return;
   Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), tables);
   chunked.buildStates();
   auto output = LsmChunkOutputOp::create(chunked.builder, chunked.loc, scan.getO().getType(), scan.getQ(), scan.getK(),

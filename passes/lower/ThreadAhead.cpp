@@ -86,9 +86,13 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
   };
   // What a scan of few warps adds to its products is asked for early too, and what a walk makes them of.
   bool few = threads <= kFewWarps * kWarp && llvm::any_of(op.getResults(), [&](Value v) { return inRows.lookup(v); });
-  bool walk = rows && llvm::any_of(*op.getBody(), [&](Operation &inside) {
-                return isRunningSum(&inside) && inRows.count(inside.getResult(0));
-              });
+  // Of a walk that multiplies what its warps hand on, two blocks of a multiprocessor compute beside each other.
+  bool handsOn = rows && llvm::any_of(op.getBody()->getOps<tile::DotOp>(), [&](tile::DotOp dot) {
+                   return inRows.count(dot.getResult()) && isHandedOn(dot.getB());
+                 });
+  bool walk = handsOn || (rows && llvm::any_of(*op.getBody(), [&](Operation &inside) {
+                            return isRunningSum(&inside) && inRows.count(inside.getResult(0));
+                          }));
   auto stays = [&](Value source) {
     return llvm::none_of(written, [&](Value target) { return mayShare(source, target); });
   };
@@ -140,7 +144,7 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
       --ahead->stages;
     return fit();
   };
-  if (walk && !most(kWantedStages))
+  if (walk && !most(handsOn ? 2 : kWantedStages))
     room = limits.sharedBytes - kPatternBytes * static_cast<int64_t>(ahead->loads.size());
   if (few || walk)
     most(2);

@@ -85,6 +85,35 @@ bool ThreadLowering::areReadEarly(Value left, Operation *loop) const {
   return begins && tileType(left).getNumElements() / threads / 2 <= mostHeld;
 }
 
+/// This warp's rows of a tile that all warps multiply, rounded, to where they read it: a panel, or rows as ldmatrix reads them.
+View ThreadLowering::handOn(Value tile, SmallVectorImpl<Buffer *> &temporary) {
+  VectorType type = tileType(tile);
+  bool panel = panels.count(tile);
+  temporary.push_back(panel ? allocatePanel(type) : allocate(type));
+  View view = panel ? panelView(temporary.back()) : viewOf(temporary.back(), type);
+  Phase phase(*this);
+  touched(view, true);
+  SmallVector<Value> pairs = pairsOf(tile, /*turned=*/false);
+  Value quad = add(divide(lane, 4), mul(warp, constant(kOwnRows))), pair = mul(remainder(lane, 4), constant(2));
+  auto place = [&](Value row, int64_t column) {
+    if (!panel)
+      return offsetIn(view, {row}, add(pair, column));
+    Value chunk = arith::XOrIOp::create(b, loc, constant(column % kBlockColumns / kChunk), remainder(row, 8));
+    Value inBlock = add(mul(row, constant(kBlockColumns)), add(mul(chunk, constant(kChunk)), pair));
+    return add(inBlock, column / kBlockColumns * panelOf(type).blockBytes() / 2);
+  };
+  for (auto [i, value] : llvm::enumerate(pairs)) {
+    auto half = static_cast<int64_t>(i % 2), column = static_cast<int64_t>(i / 2) * kChunk;
+    Value two = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), value);
+    two = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), two);
+    vector::StoreOp::create(b, loc, two, view.memref, ValueRange{place(add(quad, half * 8), column)},
+                            /*nontemporal=*/false, llvm::MaybeAlign(4));
+  }
+  if (panel)
+    orderForGroups();
+  return view;
+}
+
 /// A product whose rows are this warp's: of what lies in shared memory, or of a left operand in registers.
 SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   auto type = cast<VectorType>(op.getType()), a = cast<VectorType>(op.getA().getType());
@@ -94,16 +123,18 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   fetchOperands(op);
   Value rightTile = turned ? op.getA() : op.getB(), leftTile = turned ? op.getB() : op.getA();
   bool inRegisters = owned.count(leftTile) || inRows.count(leftTile), byGroup = panels.count(rightTile);
-  View left = inRegisters ? View() : panels.count(leftTile) ? views[leftTile] : packed(leftTile, temporary), right;
-  if (!byGroup) {
-    right = packed(rightTile, temporary);
-  } else if (auto it = views.find(rightTile); it != views.end()) {
-    right = it->second;
-  } else {
-    right = panelView(allocatePanel(tileType(rightTile)));
-    fillPanel(right, rightTile.getDefiningOp<tile::LoadOp>());
-    own(rightTile, right);
-  }
+  auto inPanel = [&](Value tile) {
+    if (auto it = views.find(tile); it != views.end())
+      return it->second;
+    View view = panelView(allocatePanel(tileType(tile)));
+    fillPanel(view, tile.getDefiningOp<tile::LoadOp>());
+    own(tile, view);
+    return view;
+  };
+  View left = inRegisters ? View() : panels.count(leftTile) ? inPanel(leftTile) : packed(leftTile, temporary);
+  View right = isHandedOn(rightTile) ? handOn(rightTile, temporary)
+               : byGroup             ? inPanel(rightTile)
+                                     : packed(rightTile, temporary);
   bool leftTurned = turned ? !op.getTransposeB() : op.getTransposeA(),
        rightTurned = turned ? !op.getTransposeA() : op.getTransposeB();
   Phase phase(*this);

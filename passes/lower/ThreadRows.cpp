@@ -10,6 +10,9 @@
 // A loop that adds products to a state may make what it multiplies of running sums: log decays of the tokens of a chunk, in the channels that a warp
 // has of the state. Such a tile is turned, so a sum along tokens is one along the rows of a warp, and the product takes the tile from registers.
 //
+// What an iteration computes of memory alone, as scores of tokens, may be the right operand of a product of the state's: all warps need all of its rows, so
+// each hands its own on in shared memory (handOn). A transposed tile is in the same registers, turned.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
 
@@ -40,6 +43,13 @@ bool lower::isRunningSum(Operation *op) {
 
 namespace {
 
+/// A transposed tile, rounded or not.
+bool isTransposed(Value v) {
+  if (auto rounded = v.getDefiningOp<arith::TruncFOp>())
+    v = rounded.getIn();
+  return v.getDefiningOp<tile::TransposeOp>() != nullptr;
+}
+
 /// Finds the values of a kernel that lie in the rows of warps: all that depends on products and on what loops carry.
 class RowSearch {
 public:
@@ -54,6 +64,7 @@ private:
   bool requireCarried(scf::ForOp loop, unsigned i, bool turned);
   bool requireBranch(scf::IfOp branch, unsigned i, bool turned);
   bool requireDot(tile::DotOp dot, bool turned);
+  bool isHandedOn(Value v);
 
   func::FuncOp kernel;
   int64_t rows;
@@ -93,6 +104,24 @@ bool RowSearch::requireBranch(scf::IfOp branch, unsigned i, bool turned) {
          requireOperand(branch.elseYield().getOperand(i), turned);
 }
 
+/// Rounded rows of products that wait for nothing a loop carries.
+bool RowSearch::isHandedOn(Value v) {
+  if (allTurned || !v.getDefiningOp<arith::TruncFOp>() || !isa<scf::ForOp>(v.getDefiningOp()->getParentOp()))
+    return false;
+  DenseSet<Value> seen;
+  SmallVector<Value> work = {v};
+  while (!work.empty()) {
+    Value next = work.pop_back_val();
+    if (!isTile(next) || next.getParentBlock() != v.getParentBlock() || !seen.insert(next).second)
+      continue;
+    Operation *made = next.getDefiningOp();
+    if (!made || made->getNumRegions() != 0)
+      return false;
+    llvm::append_range(work, made->getOperands());
+  }
+  return true;
+}
+
 bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
   if (allTurned) {
     if (!turned || !readsShared(dot) || depends(dot.getA()) ||
@@ -100,7 +129,9 @@ bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
       return false;
     return requireOperand(dot.getAcc(), turned);
   }
-  if (!readsShared(dot) || depends(dot.getB()) || (turned && depends(dot.getA())))
+  if (!readsShared(dot) || (turned && depends(dot.getA())))
+    return false;
+  if (depends(dot.getB()) && (turned || !isHandedOn(dot.getB()) || !require(dot.getB(), false)))
     return false;
   if (depends(dot.getA()) && !require(dot.getA(), dot.getTransposeA()))
     return false;
@@ -133,6 +164,8 @@ bool RowSearch::require(Value v, bool turned) {
     return !allTurned && turned && isRunningSum(sum) && requireOperand(sum.getSource(), turned);
   if (auto taken = dyn_cast<tile::RowsOp>(op))
     return !allTurned && isKnownRow(taken) && require(taken.getSource(), /*turned=*/true);
+  if (auto transpose = dyn_cast<tile::TransposeOp>(op))
+    return !allTurned && require(transpose.getSource(), !turned);
   return keepsPlaces(op) &&
          llvm::all_of(op->getOperands(), [&](Value u) { return !isTile(u) || requireOperand(u, turned); });
 }
@@ -153,6 +186,8 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
   Operation *user = use.getOwner();
   bool turned = found[v];
   auto dot = dyn_cast<tile::DotOp>(user);
+  if (dot && v == dot.getB() && v != dot.getA() && v != dot.getAcc() && isHandedOn(v))
+    return require(dot.getResult(), false);
   if (dot && allTurned && v != dot.getAcc())
     return v == dot.getB() && v != dot.getA() && dot.getTransposeB() != turned && require(dot.getResult(), true);
   if (dot)
@@ -178,8 +213,10 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
   if (isa<scf::YieldOp>(user))
     return isa<scf::ForOp, scf::IfOp>(user->getParentOp()) &&
            require(user->getParentOp()->getResult(use.getOperandNumber()), turned);
+  if (isa<tile::TransposeOp>(user))
+    return !allTurned && require(user->getResult(0), !turned);
   if (auto store = dyn_cast<tile::StoreOp>(user))
-    return !store.getRows() && turned == allTurned;
+    return !store.getRows() && (turned == allTurned || isTransposed(v));
   return keepsPlaces(user) && require(user->getResult(0), turned);
 }
 
@@ -297,10 +334,21 @@ void ThreadLowering::planRows() {
   plan.drop(elsewhere, repeated);
 }
 
+/// Whether all warps multiply these rows of warps.
+bool ThreadLowering::isHandedOn(Value right) const {
+  auto it = inRows.find(right);
+  return it != inRows.end() && !it->second && right.getDefiningOp<arith::TruncFOp>();
+}
+
 /// Loads that only rows multiply, where warpgroups do: 64 rows a group.
 void ThreadLowering::planPanels() {
   if (!limits.wgmma || threads % (4 * kWarp) != 0)
     return;
+  auto rightOf = [&](tile::DotOp dot) { return inRows.lookup(dot.getResult()) ? dot.getA() : dot.getB(); };
+  auto isRight = [&](tile::DotOp dot, Value v) { return dot && inRows.count(dot.getResult()) && v == rightOf(dot); };
+  auto meetsRows = [&](Value v) {
+    return llvm::any_of(v.getUsers(), [&](Operation *user) { return isRight(dyn_cast<tile::DotOp>(user), v); });
+  };
   kernel.walk([&](tile::LoadOp load) {
     VectorType type = tileType(load.getResult());
     if (load.getRows() || type.getRank() != 2 || !type.getElementType().isBF16() || type.getDimSize(0) % 16 != 0 ||
@@ -313,12 +361,16 @@ void ThreadLowering::planPanels() {
       auto it = dot ? inRows.find(dot.getResult()) : inRows.end();
       if (it == inRows.end() || dot.getA() == dot.getB() || load.getResult() == dot.getAcc())
         return false;
-      // Rows that stay from one block to the next, or what they meet in their own.
-      Value right = it->second ? dot.getA() : dot.getB();
-      return (load.getResult() == right) == (dot->getBlock() == load->getBlock());
+      // Rows that stay from one block to the next, or what they meet in their own; which others may be beside that.
+      bool here = dot->getBlock() == load->getBlock();
+      return isRight(dot, load.getResult()) == here || (here && meetsRows(load.getResult()));
     });
     if (all)
       panels.insert(load.getResult());
+  });
+  kernel.walk([&](tile::DotOp dot) {
+    if (inRows.count(dot.getResult()) && isHandedOn(rightOf(dot)))
+      panels.insert(rightOf(dot));
   });
   // A left operand is read by ldmatrix where the right one is not wgmma's.
   for (size_t before = 0; before != panels.size();) {
@@ -359,11 +411,15 @@ void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
   started = true;
 }
 
-/// What they have written is ordered before what wgmma reads behind the next barrier.
 void ThreadLowering::awaitCopies(int64_t underWay) {
   NVVM::CpAsyncWaitGroupOp::create(b, loc, underWay);
   if (!panels.empty())
-    NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
+    orderForGroups();
+}
+
+/// What threads have written is ordered before what wgmma reads behind the next barrier.
+void ThreadLowering::orderForGroups() {
+  NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                                NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
 }
 
@@ -711,6 +767,8 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   bool turned = inRows.lookup(result);
   if (auto dot = dyn_cast<tile::DotOp>(op)) {
     owned[result] = multiplyOwned(dot, turned);
+  } else if (auto transpose = dyn_cast<tile::TransposeOp>(op)) {
+    owned[result] = ownedOf(transpose.getSource(), !turned);
   } else if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     Phase phase(*this);
     owned[result] = reduceOwned(reduce);

@@ -93,6 +93,11 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
                              states.getNumElements() * states.getElementTypeBitWidth() / 8)
             .str();
       })
+      .Case([](LsmOutputWalkOp walk) {
+        return llvm::formatv("outputs where the state is: one walk over the row, chunk after chunk of {0} tokens; no state of a chunk in memory",
+                             walk.getChunkSize())
+            .str();
+      })
       .Case<LsmStateScanGradOp, LsmFactorScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
       .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([](auto inner) {
         return llvm::formatv("mini-batches of {0} tokens, class {1}: matrix products inside a mini-batch",

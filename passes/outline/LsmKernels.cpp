@@ -151,6 +151,47 @@ public:
     return success();
   }
 
+  LogicalResult outputWalk(LsmOutputWalkOp walk) {
+    LsmShape shape = shapeOfTokens(walk.getClassId(), walk.getK(), walk.getV(), walk.getLogDecay(), {},
+                                   elementOf(walk.getInitialState()), walk.getChunkSize());
+    ScanSizes sizes = ScanSizes::of(walk, shape.chunk);
+    std::optional<OutputBlocks> blocks = outputBlocksOf(sizes, walk);
+    if (!blocks)
+      return walk.emitOpError("has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 "
+                              "and at most 128");
+    shape.segments = blocks->segments;
+    int64_t rows = shapeOf(walk.getK())[0];
+    SmallVector<Value> ends; // of all segments but the last
+    if (int64_t others = shape.segments - 1; others > 0) {
+      std::optional<WalkBlocks> of = walkBlocks(sizes, walk);
+      if (!of)
+        return walk.emitOpError("has no kernel for segments: keys must be a multiple of 32");
+      LsmShape each = shape;
+      each.mostKeys = of->keys;
+      each.mostColumns = of->values;
+      each.multiplied = shape.token;
+      auto launch = begin("state_walk_ends", each, writeStateWalkEnds, columnGrid,
+                          {of->perHead * others, shape.heads, rows});
+      launch.arg("k", walk.getK()).arg("v", walk.getV());
+      optional(launch, "log_decay", walk.getLogDecay());
+      launch.arg("chunks", walk.getChunks());
+      launch.result("x", RankedTensorType::get({others, rows, shape.heads, shape.keys, shape.values}, shape.state));
+      launch.result("p", RankedTensorType::get({others, rows, shape.heads, shape.keys}, shape.state));
+      ends = launch.run();
+    }
+    shape.mostColumns = shape.chunk;
+    auto launch = begin("output_walk", shape, writeOutputWalk, columnGrid,
+                        {blocks->perHead * shape.segments, shape.heads, rows});
+    launch.arg("q", walk.getQ()).arg("k", walk.getK()).arg("v", walk.getV());
+    optional(launch, "log_decay", walk.getLogDecay());
+    launch.arg("chunks", walk.getChunks()).arg("initial_state", walk.getInitialState());
+    if (!ends.empty())
+      launch.arg("x", ends[0]).arg("p", ends[1]);
+    launch.result("o", walk.getO().getType()).result("final_state", walk.getFinalState().getType());
+    context.replace(op, launch.scalar("scale", walk.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
   LogicalResult factors(LsmChunkFactorsOp factors) {
     LsmShape shape = ofChunk(factors.getClassId(), factors.getK(), factors.getV(), factors.getLogDecay(),
                              factors.getBeta(), stateOfFactors(factors), factors.getChunkSize());
@@ -468,6 +509,7 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmChunkStateOp state) { return outline.state(state); })
       .Case([&](LsmStateScanOp scan) { return outline.scan(scan); })
       .Case([&](LsmStateWalkOp walk) { return outline.walk(walk); })
+      .Case([&](LsmOutputWalkOp walk) { return outline.outputWalk(walk); })
       .Case([&](LsmChunkFactorsOp factors) { return outline.factors(factors); })
       .Case([&](LsmChunkOutputFactorsOp factors) { return outline.outputFactors(factors); })
       .Case([&](LsmFactorScanOp scan) { return outline.factorScan(scan); })

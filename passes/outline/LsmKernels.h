@@ -33,11 +33,13 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScan(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
-// LsmWalkKernels.cpp: S, V
+// LsmWalkKernels.cpp: S, V; what segments leave, of I and S0 too
 void writeStateWalk(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkEnds(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
+// LsmOutputKernels.cpp: I, S0, S
+void writeOutputWalk(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
 // LsmVectorKernels.cpp: V, D, R
@@ -109,6 +111,10 @@ struct LsmBuffers {
     if (shape.vectorDecay())
       axes.append({{"token", 1}, {"key", shape.keys}});
     return k.buffer("decay", shape.state, axes);
+  }
+  /// What every key channel of a segment decays by, or 0 where a document begins.
+  Var factorsOfKeys(llvm::StringRef name) {
+    return k.buffer(name, shape.state, {{"segment"}, {"row"}, {"head", shape.heads}, {"key", shape.keys}});
   }
   /// Factors of segments [s, B, H, ..].
   Var factors(llvm::StringRef name) {
@@ -194,6 +200,8 @@ struct ChunkRows {
     Var used, from, to;
     bool backwards;
   };
+  /// Those of one of `segments` equal parts.
+  Range segment(Var used, Var number, int64_t segments, bool backwards = false);
   /// What the body of a walk gets: a chunk, whether a document begins there (or backwards, as `restarts`), what the walk carries, and the chunk's number.
   struct Step {
     Var n, restarts, number;

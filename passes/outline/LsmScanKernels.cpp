@@ -173,6 +173,13 @@ Var ChunkRows::used() {
 }
 Var ChunkRows::unlessRestart(Var n, Var state) { return select(ne(k.at(chunks, {b, n, 2}), 0.0), 0.0, state); }
 
+ChunkRows::Range ChunkRows::segment(Var used, Var number, int64_t segments, bool backwards) {
+  if (segments == 1)
+    return {used, k.number(0), used, backwards};
+  Var each = (used + static_cast<double>(segments - 1)) / static_cast<double>(segments), from = number * each;
+  return {used, from, min(from + each, used), backwards};
+}
+
 Vars ChunkRows::walk(const Range &range, Vars begin, llvm::function_ref<Var(Var)> number,
                      llvm::function_ref<Vars(const Step &)> body) {
   bool backwards = range.backwards;

@@ -54,10 +54,20 @@ private:
   Var logDecays(Var token, Var hi) {
     if (shape.vectorDecay())
       return tokens(decayIn, token, hi, firstKey, KB);
+    if (!decayOfTokens())
+      return select(lt(k.iota({C, KB}, 0) + cast(token, k.i32()), splat(cast(hi, k.i32()), {C, KB})),
+                    constantDecay({C, KB}), 0.0);
     return expand(cast(k.load(decayIn, {b, token, h}, {C}, {.limit = hi, .dims = {1}}), shape.compute), 1, KB);
+  }
+  /// Of classes I and S0 the same for all tokens that are there.
+  bool decayOfTokens() const { return shape.decays() && !shape.constantDecay(); }
+  Var constantDecay(Shape tile) {
+    return splat(decayIn ? cast(k.at(decayIn, {h}), shape.compute) : k.constant(shape.compute, 0), tile);
   }
   /// [KB] of one token: what an iteration reads early has rows.
   Var logDecay(Var token) {
+    if (!decayOfTokens())
+      return constantDecay({KB});
     Var one = shape.vectorDecay() ? k.load(decayIn, {b, token, h, firstKey}, {1, KB}, {.dims = {1, 3}})
                                   : expand(k.load(decayIn, {b, token, h}, {1}, {.dims = {1}}), 1, KB);
     return reshape(cast(one, shape.compute), {KB});
@@ -79,26 +89,15 @@ private:
     return {dotTA(keys, values, state * expand(exp(total), 1, VB)), total};
   }
   /// The chunks of this segment.
-  ChunkRows::Range range(ChunkRows &table) {
-    Var used = table.used();
-    if (shape.segments == 1)
-      return {used, k.number(0), used, adjoint};
-    Var each = (used + static_cast<double>(shape.segments - 1)) / static_cast<double>(shape.segments);
-    Var from = segment * each;
-    return {used, from, min(from + each, used), adjoint};
-  }
+  ChunkRows::Range range(ChunkRows &table) { return table.segment(table.used(), segment, shape.segments, adjoint); }
   Var loadBlock(Var buffer, Var first, Var second) {
     return cast(k.load(buffer, {first, second, h, firstKey, firstValue}, {KB, VB}), shape.compute);
   }
-  Var factors() {
-    return k.buffer("p", shape.state, {{"segment"}, {"row"}, {"head", shape.heads}, {"key", shape.keys}});
-  }
-
   void writeStates(LsmBuffers &in) {
     Var initial = in.rowState(adjoint ? "dfinal_state" : "initial_state"), x, p;
     if (shape.segments > 1) {
       x = in.segments("x");
-      p = factors();
+      p = in.factorsOfKeys("p");
     }
     Var m = in.multipliedStates(adjoint ? "dx" : "m"), final = in.rowState(adjoint ? "dinitial_state" : "final_state");
     if (adjoint)
@@ -122,7 +121,7 @@ private:
   }
 
   void writeEnds(LsmBuffers &in) {
-    Var x = in.segments("x"), p = factors();
+    Var x = in.segments("x"), p = in.factorsOfKeys("p");
     if (adjoint)
       scale = k.scalar("scale", shape.compute);
     ChunkRows table{k, chunks, b};

@@ -147,8 +147,8 @@ class Scan:
         # Far below q dq the log-decay gradient is a difference of large numbers (lsm-family 8.1), where all but nothing is left
         # of a state: for vector decays of q dq and k dk (the x dx identity), each with its own rounding of 1e-7.
         share = 1e-1 if self.kind in ("V", "D", "R") and cancels else 1e-2
-        floors = {} if self.step else {"dlog_decay": share * np.linalg.norm(operands["q"] * references["dq"])}
-        if self.kind == "R" and not self.step:
+        floors = {} if "dq" not in references else {"dlog_decay": share * np.linalg.norm(operands["q"] * references["dq"])}
+        if self.kind == "R" and "dq" in references:
             floors["dvalue_decay"] = share * np.linalg.norm(operands["v"] * references["dv"])
         self.program.check(self.function, inputs, references, limit, f"{self.function.name} {label}", floors)
 
@@ -318,6 +318,16 @@ def add_segments(program, kind, rng):
         s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
 
 
+def add_output_walks(program, kind, rng):
+    """Outputs made where the state is, without a gradient beside them: rows whole and in segments, heads with several blocks of values."""
+    for segments, shape in ((1, (2, 75, 2, 32, 64, 32)), (1, (1, 200, 1, 128, 128, 64)), (4, (1, 300, 2, 64, 64, 64)), (2, (1, 280, 1, 32, 128, 128))):
+        B, T, H, K, V, chunk = shape
+        s = Scan(program, kind, *shape, "bf16", known={"walk_segments": segments}, gradient=False)
+        add_extremes(s, kind, rng, T, documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]] * B, T))
+        s.check("continues a state", rng, one_document(B, T, -3))
+        s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
+
+
 def add_known(program, kind, rng):
     """Tiles of scores under strong decays that were not chosen; decays of which gates prove that they are mild in every chunk."""
     for rows, (B, T, H, K, V, chunk) in ((8, (1, 70, 2, 16, 24, 32)), (32, (1, 70, 2, 20, 16, 64))):
@@ -336,7 +346,7 @@ def main(kind, only=""):
     rng = np.random.default_rng(list(GATES).index(kind))
     if only:
         program = Program(f"scan-{kind}-{only}")
-        add_wide(program, kind, rng, everything=only == "wide")
+        (add_output_walks if only == "walks" else add_wide)(program, kind, rng, **({} if only == "walks" else {"everything": only == "wide"}))
         return program.finish()
     program = Program(f"scan-{kind}")
     add_scans(program, kind, rng)
@@ -347,6 +357,8 @@ def main(kind, only=""):
         add_known(program, kind, rng)
     if kind in ("S", "V"):
         add_segments(program, kind, rng)
+    if kind in ("I", "S0", "S"):
+        add_output_walks(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
     B, T, H, K, V, chunk = shapes()[1]
     packed = documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]], T)
