@@ -280,6 +280,8 @@ private:
   SmallVector<Value> pairsOf(Value v, bool turned);
   SmallVector<Value> reduceOwned(tile::ReduceOp op);
   SmallVector<Value> addUpOwned(tile::CumsumOp op);
+  SmallVector<Value> addUpAlike(Value vector, bool reverse);
+  SmallVector<Value> takeDiagonal(Value tile);
   SmallVector<Value> takeOwned(tile::RowsOp op);
   void settle(Value v);
   void settleAll();
@@ -292,6 +294,9 @@ private:
   void awaitCopies(int64_t underWay = 0);
   void orderForGroups();
   bool isHandedOn(Value right) const;
+  bool meetsRows(Value right) const;
+  bool isHeldInRows(tile::LoadOp load) const;
+  void holdInRows(tile::LoadOp load, const View &view);
   View handOn(Value tile, SmallVectorImpl<Buffer *> &temporary);
   struct PanelAt;
   SmallVector<Value> multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held, const PanelAt &right,

@@ -132,9 +132,7 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
     return view;
   };
   View left = inRegisters ? View() : panels.count(leftTile) ? inPanel(leftTile) : packed(leftTile, temporary);
-  View right = isHandedOn(rightTile) ? handOn(rightTile, temporary)
-               : byGroup             ? inPanel(rightTile)
-                                     : packed(rightTile, temporary);
+  View right = byGroup ? inPanel(rightTile) : packed(rightTile, temporary);
   bool leftTurned = turned ? !op.getTransposeB() : op.getTransposeA(),
        rightTurned = turned ? !op.getTransposeA() : op.getTransposeB();
   Phase phase(*this);

@@ -334,21 +334,26 @@ void ThreadLowering::planRows() {
   plan.drop(elsewhere, repeated);
 }
 
+/// The operand that all warps read, of a product in rows.
+static Value rightOf(tile::DotOp dot, bool turned) { return turned ? dot.getA() : dot.getB(); }
+
 /// Whether all warps multiply these rows of warps.
 bool ThreadLowering::isHandedOn(Value right) const {
   auto it = inRows.find(right);
-  return it != inRows.end() && !it->second && right.getDefiningOp<arith::TruncFOp>();
+  return it != inRows.end() && !it->second && right.getDefiningOp<arith::TruncFOp>() && meetsRows(right);
+}
+bool ThreadLowering::meetsRows(Value right) const {
+  return llvm::any_of(right.getUsers(), [&](Operation *user) {
+    auto dot = dyn_cast<tile::DotOp>(user);
+    auto it = dot ? inRows.find(dot.getResult()) : inRows.end();
+    return it != inRows.end() && rightOf(dot, it->second) == right;
+  });
 }
 
 /// Loads that only rows multiply, where warpgroups do: 64 rows a group.
 void ThreadLowering::planPanels() {
   if (!limits.wgmma || threads % (4 * kWarp) != 0)
     return;
-  auto rightOf = [&](tile::DotOp dot) { return inRows.lookup(dot.getResult()) ? dot.getA() : dot.getB(); };
-  auto isRight = [&](tile::DotOp dot, Value v) { return dot && inRows.count(dot.getResult()) && v == rightOf(dot); };
-  auto meetsRows = [&](Value v) {
-    return llvm::any_of(v.getUsers(), [&](Operation *user) { return isRight(dyn_cast<tile::DotOp>(user), v); });
-  };
   kernel.walk([&](tile::LoadOp load) {
     VectorType type = tileType(load.getResult());
     if (load.getRows() || type.getRank() != 2 || !type.getElementType().isBF16() || type.getDimSize(0) % 16 != 0 ||
@@ -363,14 +368,14 @@ void ThreadLowering::planPanels() {
         return false;
       // Rows that stay from one block to the next, or what they meet in their own; which others may be beside that.
       bool here = dot->getBlock() == load->getBlock();
-      return isRight(dot, load.getResult()) == here || (here && meetsRows(load.getResult()));
+      return (load.getResult() == rightOf(dot, it->second)) == here || (here && meetsRows(load.getResult()));
     });
     if (all)
       panels.insert(load.getResult());
   });
   kernel.walk([&](tile::DotOp dot) {
-    if (inRows.count(dot.getResult()) && isHandedOn(rightOf(dot)))
-      panels.insert(rightOf(dot));
+    if (auto it = inRows.find(dot.getResult()); it != inRows.end() && isHandedOn(rightOf(dot, it->second)))
+      panels.insert(rightOf(dot, it->second));
   });
   // A left operand is read by ldmatrix where the right one is not wgmma's.
   for (size_t before = 0; before != panels.size();) {
@@ -446,6 +451,36 @@ void ThreadLowering::eachOwned(VectorType type, bool turned, OwnedBody body) {
   eachHeld(columnsOf(type), {}, /*pairs=*/false, [&](Value row, const Strip &strip, size_t element) {
     body(row, strip.column, static_cast<int64_t>(element / 2 % 2), element);
   });
+}
+
+/// Turned rows of bf16 in shared memory that formulas of this block read, and products from their left: ldmatrix brings them as both want them.
+bool ThreadLowering::isHeldInRows(tile::LoadOp load) const {
+  VectorType type = tileType(load.getResult());
+  if (inRows.empty() || panels.count(load.getResult()) || type.getRank() != 2 || !type.getElementType().isBF16() ||
+      type.getDimSize(0) % 16 != 0 || type.getDimSize(1) != threads / kWarp * kOwnRows)
+    return false;
+  return llvm::all_of(load->getUsers(), [&](Operation *user) {
+    auto it = user->getNumResults() == 1 ? inRows.find(user->getResult(0)) : inRows.end();
+    if (it == inRows.end() || user->getBlock() != load->getBlock())
+      return false;
+    auto dot = dyn_cast<tile::DotOp>(user);
+    return dot ? !it->second && dot.getTransposeA() && dot.getA() == load.getResult() && dot.getB() != dot.getA()
+               : keepsPlaces(user) && it->second;
+  });
+}
+
+void ThreadLowering::holdInRows(tile::LoadOp load, const View &view) {
+  Phase phase(*this);
+  SmallVector<Value> &elements = owned[load.getResult()];
+  Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
+  Value row = add(mul(warp, constant(kOwnRows)), mul(low, constant(8)));
+  for (int64_t k = 0; k < tileType(load.getResult()).getDimSize(0); k += 16)
+    for (Value pair : loadMatrices(view, add(add(inMatrix, mul(high, constant(8))), k), row, 4, /*turned=*/true)) {
+      pair = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), pair);
+      pair = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
+      for (int64_t i = 0; i < 2; ++i)
+        elements.push_back(vector::ExtractOp::create(b, loc, pair, i));
+    }
 }
 
 /// The values in registers that a formula reads.
@@ -534,8 +569,41 @@ void ThreadLowering::settleReads(Region &region) {
   });
 }
 
+/// What LsmChunk.h's diagonalOf makes.
+static Value diagonalIn(tile::ReduceOp op) {
+  auto difference = op.getSource().getDefiningOp<arith::SubFOp>();
+  auto whole = difference ? difference.getLhs().getDefiningOp<tile::MaskOp>() : nullptr,
+       strict = difference ? difference.getRhs().getDefiningOp<tile::MaskOp>() : nullptr;
+  bool is = op.getKind() == tile::ReduceKind::add && whole && strict && whole.getSource() == strict.getSource() &&
+            whole.getKeep() == tile::Keep::lower && strict.getKeep() == tile::Keep::strict_lower;
+  return is ? whole.getSource() : Value();
+}
+
+/// The diagonal of a square tile: where a warp's rows meet their own columns, of the lane that has it.
+SmallVector<Value> ThreadLowering::takeDiagonal(Value tile) {
+  SmallVector<Value> values = ownedOf(tile, /*turned=*/false), taken;
+  Value row = divide(lane, 4), from = add(mul(row, constant(4)), divide(row, 2));
+  Value odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(row, 2), constant(0));
+  for (size_t half = 0; half < 2; ++half) {
+    Value elements[2];
+    for (size_t i = 0; i < 2; ++i) {
+      Value &mine = elements[i];
+      for (int64_t w = 0; w < threads / kWarp; ++w) {
+        Value one = values[static_cast<size_t>(w) * 8 + half * 6 + i]; // of block 2 w + half
+        Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, warp, constant(w));
+        mine = mine ? arith::SelectOp::create(b, loc, here, one, mine).getResult() : one;
+      }
+      mine = laneOf(mine, from);
+    }
+    taken.push_back(arith::SelectOp::create(b, loc, odd, elements[1], elements[0]));
+  }
+  return taken;
+}
+
 /// Along the columns of the rows: those of this lane, then those of the four lanes that share a row.
 SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
+  if (Value square = diagonalIn(op); square && !inRows.lookup(square) && owned.count(square))
+    return takeDiagonal(square);
   SmallVector<Value> values = ownedOf(op.getSource(), inRows.lookup(op.getSource())), halves[2], sums;
   Type element = elementOf(op.getResult()), sum = storageType(element);
   for (auto [i, value] : llvm::enumerate(values))
@@ -551,6 +619,47 @@ SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
     total = allLanes(op.getKind(), total, 4);
     if (element != sum)
       total = arith::TruncFOp::create(b, loc, element, total);
+  }
+  return sums;
+}
+
+/// Running sums of one vector for all rows: a lane adds up its part, then those of the lanes before it, and gives what others have columns of.
+SmallVector<Value> ThreadLowering::addUpAlike(Value vector, bool reverse) {
+  int64_t length = tileType(vector).getDimSize(0), each = length / kWarp;
+  auto plus = [&](Value x, Value y) -> Value { return arith::AddFOp::create(b, loc, x, y); };
+  SmallVector<Value> parts, sums;
+  startStrip();
+  for (int64_t i = 0; i < each; ++i) {
+    Value at = add(mul(lane, constant(each)), i);
+    if (reverse)
+      at = arith::SubIOp::create(b, loc, constant(length - 1), at);
+    Value one = eval(vector, {}, {at, 0, length, 0, 1});
+    parts.push_back(i ? plus(parts.back(), one) : one);
+  }
+  startStrip();
+  Value all = parts.back();
+  for (int64_t distance = 1; distance < kWarp; distance *= 2)
+    all = arith::SelectOp::create(b, loc, less(lane, distance), all, plus(all, shuffle(all, distance, gpu::ShuffleMode::UP)));
+  Value none = number(b.getF32Type(), 0), before = shuffle(all, 1, gpu::ShuffleMode::UP);
+  before = arith::SelectOp::create(b, loc, less(lane, 1), none, before);
+  for (Value &part : parts)
+    part = plus(before, part);
+  Value pair = mul(remainder(lane, 4), constant(2));
+  for (int64_t c = 0; c < length; c += 8) {
+    Value two[2];
+    for (int64_t i = 0; i < 2; ++i) {
+      Value column = add(pair, c + i);
+      if (reverse)
+        column = arith::SubIOp::create(b, loc, constant(length - 1), column);
+      // A lane's columns begin at even ones.
+      Value from = divide(column, each), place = remainder(column, each);
+      for (int64_t part = (reverse ? length - 1 - i : i) % std::min<int64_t>(each, 2); part < each; part += 2) {
+        Value one = laneOf(parts[static_cast<size_t>(part)], from);
+        Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, place, constant(part));
+        two[i] = two[i] ? arith::SelectOp::create(b, loc, here, one, two[i]).getResult() : one;
+      }
+    }
+    sums.append({two[0], two[1], two[0], two[1]});
   }
   return sums;
 }
@@ -575,6 +684,8 @@ SmallVector<Value> ThreadLowering::addUpOwned(tile::CumsumOp op) {
                    : arith::SelectOp::create(b, loc, isLater, sum, none);
   };
   auto blocks = static_cast<int64_t>(values.size() / 4);
+  if (int64_t length = tileType(op.getSource()).getDimSize(0); alike && length % kWarp == 0)
+    return addUpAlike(repeated.getSource(), reverse);
   for (size_t half = 0; half < (alike ? 1 : 2); ++half) {
     Value all; // of the blocks before this one
     for (int64_t i = 0; i < blocks; ++i) {
@@ -728,7 +839,10 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto it = fetched.find(op); it != fetched.end()) {
     auto load = cast<tile::LoadOp>(op);
     accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-    own(load.getResult(), it->second);
+    if (isHeldInRows(load))
+      holdInRows(load, it->second);
+    else
+      own(load.getResult(), it->second);
     return true;
   }
   if (auto store = dyn_cast<tile::StoreOp>(op); store && storeOuterSum(store))
@@ -778,6 +892,9 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   } else if (auto taken = dyn_cast<tile::RowsOp>(op)) {
     Phase phase(*this);
     owned[result] = takeOwned(taken);
+  } else if (isHandedOn(result)) { // here, not where all warps would wait for it
+    SmallVector<Buffer *> taken;
+    own(result, handOn(result, taken));
   } else if (!roundedWhereRead(op)) {
     Phase phase(*this);
     owned[result] = ownedOf(result, turned);

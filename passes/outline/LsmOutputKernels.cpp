@@ -92,10 +92,8 @@ private:
     }
     Var g = cast(k.load(decayIn, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), shape.compute);
     Var c = cumsum(expand(select(lt(g, kSilent), kSilent, g), 1, VB)), ofOutputs = transpose(c);
-    Var own = eq(k.iota({C, C}, 0), k.iota({C, C}, 1));
     Var total = row(c, k.number(C - 1));
-    return {ofOutputs, expand(sum(select(own, ofOutputs, 0.0), 1), 1, C), c, expand(decayFactor(total), 1, K),
-            expand(total, 0, C)};
+    return {ofOutputs, expand(diagonalOf(ofOutputs), 1, C), c, expand(decayFactor(total), 1, K), expand(total, 0, C)};
   }
 
   /// Stores the outputs of chunk n; the state behind it.
@@ -104,12 +102,15 @@ private:
     Var queries = tokens(queriesIn, lo, hi, 0, K), keys = tokens(keysIn, lo, hi, 0, K),
         values = tokens(valuesIn, lo, hi, firstValue, VB);
     Decays c = decays(lo, hi);
-    Var scores = dotTB(queries, keys), out = dotTB(state, queries);
-    if (shape.decays()) {
-      scores = scores * decayFactor(c.ofScores - c.ofOutputs);
+    // Handed on before all warps need them: they wait for each other while (Q M)^T is computed.
+    Var scores = dotTB(queries, keys);
+    if (shape.decays()) // pairs that are not of the triangle grow, and are replaced
+      scores = scores * exp(c.ofScores - c.ofOutputs);
+    scores = mask(scores, tile::Keep::lower);
+    Var out = dotTB(state, queries);
+    if (shape.decays())
       out = out * decayFactor(c.ofOutputs);
-    }
-    out = dot(values, mask(scores, tile::Keep::lower), out, {.transposeA = true, .transposeB = true});
+    out = dot(values, scores, out, {.transposeA = true, .transposeB = true});
     k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
     if (!shape.decays())
       return dotTA(values, keys, state);
