@@ -26,7 +26,7 @@ static constexpr double kScanIteration = 0.25;
 static constexpr double kOutputBytes = 2e6;
 /// An iteration that makes outputs: products at what wgmma does a microsecond on a multiprocessor, beside them two barriers, what waits for a
 /// product before it, and formulas of each pair of tokens; the latter are those of other programs' products.
-static constexpr double kFlops = 4.5e6, kOutputIteration = 0.7, kOutputToken = 0.008;
+static constexpr double kFlops = 4.5e6, kOutputIteration = 0.5, kOutputToken = 0.015;
 
 /// Bytes of a token's keys and gates, for so many keys.
 static double bytesOfKeys(const ScanSizes &sizes, double keys) {
@@ -44,7 +44,8 @@ static std::pair<int64_t, int64_t> segmentsOf(Operation *op) {
   return {1, kMostSegments};
 }
 
-std::optional<WalkBlocks> braid::walkBlocks(const ScanSizes &sizes, Operation *op) {
+/// The best of so many segments.
+static std::optional<WalkBlocks> walkBlocks(const ScanSizes &sizes, int64_t fewest, int64_t most) {
   constexpr int64_t mostValues = 128, leastValues = 16, mostTokens = 128, products = 16;
   if (sizes.keys % 32 != 0 || sizes.values % leastValues != 0 || sizes.chunk > mostTokens ||
       sizes.chunk % products != 0)
@@ -54,7 +55,6 @@ std::optional<WalkBlocks> braid::walkBlocks(const ScanSizes &sizes, Operation *o
   auto tokens = static_cast<double>(sizes.chunk), heads = static_cast<double>(sizes.rows * sizes.heads);
   auto allKeys = static_cast<double>(sizes.keys), allValues = static_cast<double>(sizes.values);
   std::optional<WalkBlocks> best;
-  auto [fewest, most] = segmentsOf(op);
   for (int64_t segments = fewest; segments <= most; segments *= 2)
     for (int64_t values = mostValues; values >= leastValues; values /= 2) {
       if (sizes.values % values != 0)
@@ -75,6 +75,11 @@ std::optional<WalkBlocks> braid::walkBlocks(const ScanSizes &sizes, Operation *o
         best = {keys, values, perHead, segments, time};
     }
   return best;
+}
+
+std::optional<WalkBlocks> braid::walkBlocks(const ScanSizes &sizes, Operation *op) {
+  auto [fewest, most] = segmentsOf(op);
+  return ::walkBlocks(sizes, fewest, most);
 }
 
 double braid::separateStates(const ScanSizes &sizes) {
@@ -116,9 +121,9 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
                             busy * bytes / kCacheBytes});
     double all = heads * chunks * C * (keyBytes + 2 * K + 4 * allValues);
     double time = kLaunch + std::max(std::ceil(chunks / cuts) * each, all / kMemoryBytes);
+    std::optional<WalkBlocks> ends;
     if (segments > 1) { // the walk for what they leave reads keys and values
-      std::optional<WalkBlocks> ends = walkBlocks(sizes, op);
-      if (!ends)
+      if (ends = ::walkBlocks(sizes, segments, segments); !ends)
         continue;
       double blocks = static_cast<double>(ends->perHead) * heads * (cuts - 1);
       double endsEach = (kIteration + kToken * C) * std::ceil(blocks / (2 * kMultiprocessors));
@@ -126,7 +131,7 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
                                                 heads * chunks * C * (keyBytes + 2 * allValues) / kMemoryBytes);
     }
     if (!best || time < best->microseconds)
-      best = {sizes.chunk, perHead, segments, time};
+      best = {sizes.chunk, perHead, segments, time, ends};
   }
   return best;
 }

@@ -46,6 +46,7 @@ struct OutputBlocks {
   int64_t perHead; ///< programs, for each segment
   int64_t segments;
   double microseconds; ///< expected
+  std::optional<WalkBlocks> ends; ///< of the walk for what segments leave, if there are several
 };
 /// The best blocks, with chunks of at most `sizes.chunk` tokens. Nothing where the shapes have none.
 std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, mlir::Operation *op);

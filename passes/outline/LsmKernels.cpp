@@ -154,8 +154,7 @@ public:
   LogicalResult outputWalk(LsmOutputWalkOp walk) {
     LsmShape shape = shapeOfTokens(walk.getClassId(), walk.getK(), walk.getV(), walk.getLogDecay(), {},
                                    elementOf(walk.getInitialState()), walk.getChunkSize());
-    ScanSizes sizes = ScanSizes::of(walk, shape.chunk);
-    std::optional<OutputBlocks> blocks = outputBlocksOf(sizes, walk);
+    std::optional<OutputBlocks> blocks = outputBlocksOf(ScanSizes::of(walk, shape.chunk), walk);
     if (!blocks)
       return walk.emitOpError("has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 "
                               "and at most 128");
@@ -163,15 +162,12 @@ public:
     int64_t rows = shapeOf(walk.getK())[0];
     SmallVector<Value> ends; // of all segments but the last
     if (int64_t others = shape.segments - 1; others > 0) {
-      std::optional<WalkBlocks> of = walkBlocks(sizes, walk);
-      if (!of)
-        return walk.emitOpError("has no kernel for segments: keys must be a multiple of 32");
       LsmShape each = shape;
-      each.mostKeys = of->keys;
-      each.mostColumns = of->values;
+      each.mostKeys = blocks->ends->keys;
+      each.mostColumns = blocks->ends->values;
       each.multiplied = shape.token;
       auto launch = begin("state_walk_ends", each, writeStateWalkEnds, columnGrid,
-                          {of->perHead * others, shape.heads, rows});
+                          {blocks->ends->perHead * others, shape.heads, rows});
       launch.arg("k", walk.getK()).arg("v", walk.getV());
       optional(launch, "log_decay", walk.getLogDecay());
       launch.arg("chunks", walk.getChunks());

@@ -75,9 +75,9 @@ private:
     return cast(k.load(buffer, {b, lo, h, first}, {C, width}, {.limit = hi, .dims = {1, 3}}), shape.compute);
   }
 
-  /// c_i of a chunk: for outputs and the columns of scores, for the rows of scores, for values; exp(c_C) for the state, and c_C for values.
+  /// Exponents c_i of a chunk for outputs, and for the columns of scores; for the rows of scores; c_C - c_i for values; and exp(c_C).
   struct Decays {
-    Var ofOutputs, ofScores, ofValues, across, total;
+    Var ofOutputs, ofScores, toEnd, across;
   };
   Decays decays(Var lo, Var hi) {
     if (!shape.decays())
@@ -87,13 +87,13 @@ private:
       auto sums = [&](Shape tile, int64_t axis) {
         return min(cast(k.iota(tile, axis) + 1.0, shape.compute), splat(length, tile)) * g;
       };
-      Var total = length * g;
-      return {sums({VB, C}, 1), sums({C, C}, 0), sums({C, VB}, 0), decayFactor(total), splat(total, {C, VB})};
+      Var left = max(splat(length - 1.0, {C, VB}) - cast(k.iota({C, VB}, 0), shape.compute), 0.0);
+      return {sums({VB, C}, 1), sums({C, C}, 0), left * g, decayFactor(length * g)};
     }
     Var g = cast(k.load(decayIn, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), shape.compute);
     Var c = cumsum(expand(select(lt(g, kSilent), kSilent, g), 1, VB)), ofOutputs = transpose(c);
     Var total = row(c, k.number(C - 1));
-    return {ofOutputs, expand(diagonalOf(ofOutputs), 1, C), c, expand(decayFactor(total), 1, K), expand(total, 0, C)};
+    return {ofOutputs, expand(diagonalOf(ofOutputs), 1, C), expand(total, 0, C) - c, expand(decayFactor(total), 1, K)};
   }
 
   /// Stores the outputs of chunk n; the state behind it.
@@ -114,7 +114,7 @@ private:
     k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
     if (!shape.decays())
       return dotTA(values, keys, state);
-    return dotTA(values * decayFactor(c.total - c.ofValues), keys, state * c.across);
+    return dotTA(values * decayFactor(c.toEnd), keys, state * c.across);
   }
 
   KernelBuilder &k;

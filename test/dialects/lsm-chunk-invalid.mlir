@@ -592,3 +592,51 @@ func.func @f(%k: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x
       -> (tensor<2x4x3x4x4xbf16>, tensor<2x3x8x4xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class V has no walk that stores outputs: I, S0 and S have}}
+  %0:2 = braid.lsm.output_walk V %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class S needs log_decay}}
+  %0:2 = braid.lsm.output_walk S %q, %q, %v initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class I takes no log_decay}}
+  %0:2 = braid.lsm.output_walk I %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{log_decay has rank 3 but must have 1}}
+  %0:2 = braid.lsm.output_walk S0 %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+// expected-note @+1 {{initial_state defined here}}
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x5xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{value dimension mismatch: v has 4 but initial_state has 5}}
+  %0:2 = braid.lsm.output_walk S %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x5xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x5xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x3xi32>) {
+  // expected-error @+1 {{chunks has 3 entries per chunk but must have 4}}
+  %0:2 = braid.lsm.output_walk S %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x3xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}

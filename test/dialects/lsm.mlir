@@ -225,6 +225,18 @@ func.func @walk_V(%q: !k, %k: !k, %v: !v, %g: !k, %d: !v, %state: !s, %c: !c) {
   return
 }
 
+// Outputs made where the state is; a decay for each token, one for all, none.
+// CHECK-LABEL: func.func @output_walks(
+func.func @output_walks(%q: !k, %k: !k, %v: !v, %g: !g, %h: tensor<3xf32>, %state: !s, %c: !c) {
+  // CHECK: %o, %final_state = braid.lsm.output_walk S %arg0, %arg1, %arg2 log_decay(%arg3) initial_state(%arg5) chunks(%arg6) {chunk_size = 16 : i64, scale = 5.000000e-01 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %o, %f = braid.lsm.output_walk S %q, %k, %v log_decay(%g) initial_state(%state) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64} : (!k, !k, !v, !g, !s, !c) -> (!v, !s)
+  // CHECK: braid.lsm.output_walk S0 %arg0, %arg1, %arg2 log_decay(%arg4) initial_state(%final_state) chunks(%arg6)
+  %o0, %f0 = braid.lsm.output_walk S0 %q, %k, %v log_decay(%h) initial_state(%f) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64} : (!k, !k, !v, tensor<3xf32>, !s, !c) -> (!v, !s)
+  // CHECK: braid.lsm.output_walk I %arg0, %arg1, %arg2 initial_state(%{{.*}}) chunks(%arg6)
+  %oi, %fi = braid.lsm.output_walk I %q, %k, %v initial_state(%f0) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64} : (!k, !k, !v, !s, !c) -> (!v, !s)
+  return
+}
+
 !rows = tensor<2x4x3x16x8xbf16>
 !wide = tensor<2x4x3x16x4xbf16>
 !p = tensor<2x4x3xf32>

@@ -82,14 +82,51 @@ func.func @walk(%q: !wide, %g: !widechannels, %m: !widestate, %d: !doc) -> (!wid
   return %r#0, %r#4 : !wide, !widestate
 }
 
+// Outputs of decays that are numbers are made by a walk, and no state of a chunk is. A gradient of its own makes states itself; one in the same function shares
+// them with the outputs. Chunks are as long as a program has values: 32 of 64, though 128 were chosen.
 // CHECK-LABEL: func.func @walk_numbers
-// CHECK: braid.lsm.state_walk S
+// CHECK-NOT: braid.lsm.state_walk
+// CHECK: braid.lsm.output_walk S %arg0, %arg0, %arg0 log_decay(%arg1) initial_state(%arg2) {{.*}} {chunk_size = 32 : i64, scale = 5.000000e-01 : f64}
+// CHECK-NOT: braid.lsm.chunk_output
 // CPU-LABEL: func.func @walk_numbers
 // CPU: braid.lsm.state_scan S
+// CPU: braid.lsm.chunk_output S
 func.func @walk_numbers(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc) -> (!wide, !widestate) {
   %o, %f = braid.lsm.scan S %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64}
       : (!wide, !wide, !wide, !widegate, !widestate, !doc) -> (!wide, !widestate)
   return %o, %f : !wide, !widestate
+}
+
+// CHECK-LABEL: func.func @walk_shared
+// CHECK: braid.lsm.state_walk S
+// CHECK: braid.lsm.chunk_output S
+// CHECK-NOT: braid.lsm.output_walk
+// CHECK: braid.lsm.chunk_grad S
+func.func @walk_shared(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc) -> (!wide, !wide) {
+  %o, %f = braid.lsm.scan S %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!wide, !wide, !wide, !widegate, !widestate, !doc) -> (!wide, !widestate)
+  %r:5 = braid.lsm.scan_grad S %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) cotangents(%o, %f) {chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!wide, !wide, !wide, !widegate, !widestate, !doc, !wide, !widestate) -> (!wide, !wide, !wide, !widegate, !widestate)
+  return %o, %r#0 : !wide, !wide
+}
+
+// CHECK-LABEL: func.func @walk_shorter
+// CHECK: braid.lsm.chunk_table {{.*}} {chunk_size = 64 : i64}
+// CHECK: braid.lsm.output_walk S0 {{.*}} {chunk_size = 64 : i64
+func.func @walk_shorter(%q: tensor<1x8192x32x128xbf16>, %g: tensor<32xf32>, %m: tensor<1x32x128x128xf32>, %d: tensor<1x8192xi32>) -> tensor<1x8192x32x128xbf16> {
+  %o, %f = braid.lsm.scan S0 %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 128 : i64, scale = 0.5 : f64}
+      : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<32xf32>, tensor<1x32x128x128xf32>, tensor<1x8192xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x32x128x128xf32>)
+  return %o : tensor<1x8192x32x128xbf16>
+}
+
+// Values that are no multiple of a chunk have no walk.
+// CHECK-LABEL: func.func @walk_none
+// CHECK-NOT: braid.lsm.output_walk
+// CHECK: braid.lsm.chunk_output I
+func.func @walk_none(%q: tensor<2x100x2x32xbf16>, %v: tensor<2x100x2x48xbf16>, %m: tensor<2x2x32x48xf32>, %d: !doc) -> tensor<2x100x2x48xbf16> {
+  %o, %f = braid.lsm.scan I %q, %q, %v initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64, braid.walk_segments = 1 : i64}
+      : (tensor<2x100x2x32xbf16>, tensor<2x100x2x32xbf16>, tensor<2x100x2x48xbf16>, tensor<2x2x32x48xf32>, !doc) -> (tensor<2x100x2x48xbf16>, tensor<2x2x32x48xf32>)
+  return %o : tensor<2x100x2x48xbf16>
 }
 
 // One head of a long row leaves a walk too few programs for so many chunks, one behind the other: sums of all chunks at once, then a scan over them.

@@ -91,3 +91,73 @@ func.func @numbers(%k: memref<?x32xbf16> {tile.name = "k"}, %g: memref<?xf32> {t
   tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<32x16xf32>, memref<32x16xf32>
   return
 }
+
+// -----
+
+// Scores, which no state waits for, are multiplied by all warps: each hands its rows on in shared memory, rounded, as soon as it has them; the barrier stands behind the
+// product between. The diagonal of a tile is taken from the lanes that have it, a sum of one vector for all rows takes five exchanges, and a turned copy none. Values that are
+// multiplied from the left, and read by a formula, come by ldmatrix once.
+// CHECK-LABEL: func.func @handed
+// CHECK-SAME:  threads.block = 128 : i64
+// CHECK:       scf.for {{.*}} -> (f32
+// CHECK:         nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK-COUNT-6: gpu.shuffle up
+// CHECK:         gpu.shuffle idx
+// CHECK:         nvvm.mma.sync
+// CHECK-COUNT-16: vector.store {{.*}} : memref<{{[0-9]+}}xbf16, #gpu.address_space<workgroup>>, vector<2xbf16>
+// CHECK-NOT:     gpu.barrier
+// CHECK:         nvvm.mma.sync
+// CHECK:         gpu.barrier
+// CHECK:         nvvm.mma.sync
+// CHECK:         nvvm.cp.async.wait.group
+// CHECK:       return
+// GROUPS-LABEL: func.func @handed
+// GROUPS:       scf.for
+// GROUPS:         nvvm.wgmma.mma_async
+// GROUPS:         vector.store {{.*}} : memref<4096xbf16, #gpu.address_space<workgroup>>, vector<2xbf16>
+// GROUPS:         nvvm.fence.proxy {{.*}}async.shared
+// GROUPS-NOT:     gpu.barrier
+// GROUPS:         wgmma.mma_async.sync.aligned.m64n64k16
+// GROUPS:         gpu.barrier
+// GROUPS:         wgmma.mma_async.sync.aligned.m64n64k16
+// GROUPS-NOT:     nvvm.mma.sync
+// GROUPS:       return
+func.func @handed(%q: memref<?x64xbf16> {tile.name = "q"}, %k: memref<?x64xbf16> {tile.name = "k"}, %v: memref<?x64xbf16> {tile.name = "v"}, %g: memref<?xf32> {tile.name = "g"},
+                  %o: memref<?x64xbf16> {tile.name = "o"}, %s: memref<64x64xf32> {tile.name = "s"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %begin = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xf32>, vector<64x64xf32>
+  %last = scf.for %i = %c0 to %n step %c64 iter_args(%state = %begin) -> vector<64x64xf32> {
+    %rounded = arith.truncf %state : vector<64x64xf32> to vector<64x64xbf16>
+    %qv = tile.load %q[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %kv = tile.load %k[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %vv = tile.load %v[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %gv = tile.load %g[%i] {dims = array<i64: 0>} : memref<?xf32>, vector<64xf32>
+    %all = tile.expand %gv {axis = 1 : i64} : vector<64xf32>, vector<64x64xf32>
+    %sums = tile.cumsum %all {axis = 0 : i64} : vector<64x64xf32>
+    %columns = tile.transpose %sums : vector<64x64xf32>, vector<64x64xf32>
+    %whole = tile.mask lower %columns : vector<64x64xf32>
+    %strict = tile.mask strict_lower %columns : vector<64x64xf32>
+    %own = arith.subf %whole, %strict : vector<64x64xf32>
+    %diagonal = tile.reduce add %own {axis = 1 : i64} : vector<64x64xf32>, vector<64xf32>
+    %rows = tile.expand %diagonal {axis = 1 : i64} : vector<64xf32>, vector<64x64xf32>
+    %scores = tile.dot %qv, %kv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %difference = arith.subf %rows, %columns : vector<64x64xf32>
+    %decayed = arith.mulf %scores, %difference : vector<64x64xf32>
+    %handed = arith.truncf %decayed : vector<64x64xf32> to vector<64x64xbf16>
+    %of = tile.dot %rounded, %qv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %out = tile.dot %vv, %handed, %of {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %turned = tile.transpose %out : vector<64x64xf32>, vector<64x64xf32>
+    %stored = arith.truncf %turned : vector<64x64xf32> to vector<64x64xbf16>
+    tile.store %stored, %o[%i, %c0] {dims = array<i64: 0, 1>} : vector<64x64xbf16>, memref<?x64xbf16>
+    %wide = arith.extf %vv : vector<64x64xbf16> to vector<64x64xf32>
+    %less = arith.mulf %wide, %sums : vector<64x64xf32>
+    %left = arith.truncf %less : vector<64x64xf32> to vector<64x64xbf16>
+    %next = tile.dot %left, %kv, %state {transpose_a} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    scf.yield %next : vector<64x64xf32>
+  }
+  tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}

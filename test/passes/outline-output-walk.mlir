@@ -1,0 +1,46 @@
+// RUN: braid-opt %s --split-input-file --verify-diagnostics --braid-outline=gpu | FileCheck %s
+
+// A program has all keys and as many values of a head's state as a chunk has tokens; two of them make a head of 128 values, in two segments of the row. What the first one
+// leaves is walked before. The state is carried turned, scores are rounded before all programs of a block multiply by them.
+// CHECK-LABEL: func.func @numbers(
+// CHECK: %[[ENDS:.*]]:2 = tile.launch @lsm_state_walk_ends_s_h32_k128_v128_c64_{{.*}}_p2_bf16_pbf16 grid [{{[24]}}, 32, 1]{{.*}} -> (tensor<1x1x32x128x128xf32>, tensor<1x1x32x128xf32>)
+// CHECK: tile.launch @lsm_output_walk_s_h32_k128_v128_c64_p2_bf16 grid [4, 32, 1]({{.*}}%[[ENDS]]#0, %[[ENDS]]#1)
+// CHECK-LABEL: func.func @lsm_output_walk_s_h32_k128_v128_c64_p2_bf16(
+// CHECK: tile.transpose {{.*}} : vector<128x64xf32>, vector<64x128xf32>
+// CHECK: scf.for {{.*}} -> (vector<64x128xf32>, i32)
+// CHECK: %[[C:.*]] = tile.cumsum {{.*}} {axis = 0 : i64} : vector<64x64xf32>
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: %[[S:.*]] = arith.truncf {{.*}} : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: tile.dot {{.*}}, %[[S]], {{.*}} {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.store {{.*}} : vector<64x64xbf16>, memref<?x?x32x128xbf16>
+// CHECK: tile.dot {{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x128xbf16>, vector<64x128xf32>
+func.func @numbers(%q: tensor<1x8192x32x128xbf16>, %g: tensor<1x8192x32xf32>, %s: tensor<1x32x128x128xf32>, %c: tensor<1x129x4xi32>) -> tensor<1x8192x32x128xbf16> {
+  %o, %f = braid.lsm.output_walk S %q, %q, %q log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 0.5 : f64, braid.walk_segments = 2 : i64}
+    : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32xf32>, tensor<1x32x128x128xf32>, tensor<1x129x4xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x32x128x128xf32>)
+  return %o : tensor<1x8192x32x128xbf16>
+}
+
+// -----
+
+// Enough heads of enough rows are walked whole. Without decays nothing is added up.
+// CHECK-LABEL: func.func @none(
+// CHECK-NOT: lsm_state_walk_ends
+// CHECK: tile.launch @lsm_output_walk_i_h8_k64_v64_c64_bf16 grid [1, 8, 32]
+// CHECK-LABEL: func.func @lsm_output_walk_i_h8_k64_v64_c64_bf16(
+// CHECK-NOT: tile.cumsum
+// CHECK-NOT: math.exp
+func.func @none(%q: tensor<32x2048x8x64xbf16>, %s: tensor<32x8x64x64xf32>, %c: tensor<32x33x4xi32>) -> tensor<32x2048x8x64xbf16> {
+  %o, %f = braid.lsm.output_walk I %q, %q, %q initial_state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 0.5 : f64}
+    : (tensor<32x2048x8x64xbf16>, tensor<32x2048x8x64xbf16>, tensor<32x2048x8x64xbf16>, tensor<32x8x64x64xf32>, tensor<32x33x4xi32>) -> (tensor<32x2048x8x64xbf16>, tensor<32x8x64x64xf32>)
+  return %o : tensor<32x2048x8x64xbf16>
+}
+
+// -----
+
+func.func @no_kernel(%q: tensor<1x64x2x32xbf16>, %v: tensor<1x64x2x48xbf16>, %s: tensor<1x2x32x48xf32>, %c: tensor<1x3x4xi32>) -> tensor<1x64x2x48xbf16> {
+  // expected-error @+1 {{has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 and at most 128}}
+  %o, %f = braid.lsm.output_walk I %q, %q, %v initial_state(%s) chunks(%c) {chunk_size = 32 : i64, scale = 0.5 : f64}
+    : (tensor<1x64x2x32xbf16>, tensor<1x64x2x32xbf16>, tensor<1x64x2x48xbf16>, tensor<1x2x32x48xf32>, tensor<1x3x4xi32>) -> (tensor<1x64x2x48xbf16>, tensor<1x2x32x48xf32>)
+  return %o : tensor<1x64x2x48xbf16>
+}
