@@ -26,30 +26,50 @@ static bool beginsOn(tile::StoreOp store, int64_t count) {
 /// A turned tile of bf16: of each block of 8 x 8 elements a lane has two neighbours of one memory row once it is transposed.
 void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, ArrayRef<Value> elements) {
   VectorType type = tileType(store.getValue());
-  auto each = [&](function_ref<void(Value row, Value column, int64_t width, Value value)> write) {
+  auto inPairs = [&](ArrayRef<Value> words) -> Value { // of bf16
+    Value all = vector::FromElementsOp::create(
+        b, loc, VectorType::get({static_cast<int64_t>(words.size())}, b.getI32Type()), words);
+    return vector::BitCastOp::create(b, loc, VectorType::get({static_cast<int64_t>(words.size()) * 2}, b.getBF16Type()),
+                                     all);
+  };
+  auto each = [&](bool fours, function_ref<void(Value row, Value column, int64_t width, Value value)> write) {
     SmallVector<Value> pairs = pairsOf(store.getValue(), true);
     Value inBlock = divide(lane, 4), pair = mul(remainder(lane, 4), constant(2)), first = mul(warp, constant(kOwnRows));
-    for (auto [i, value] : llvm::enumerate(pairs)) {
-      auto half = static_cast<int64_t>(i % 2);
-      Value turned =
-          LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{value}, kTransposeBlock, "=r,r",
-                                    /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                    LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
-              .getResult(0);
-      turned = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), turned);
-      turned = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), turned);
-      write(add(inBlock, static_cast<int64_t>(i / 2) * 8), add(add(first, pair), half * 8), 2, turned);
+    auto transposed = [&](Value value) -> Value {
+      return LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{value}, kTransposeBlock, "=r,r",
+                                       /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                       LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+          .getResult(0);
+    };
+    // Two lanes exchange what they have of both halves: the four of a memory row then write 32 bytes of it.
+    Value odd, four;
+    if (fours) {
+      odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(lane, 2), constant(0));
+      four = add(first, add(mul(remainder(lane, 2), constant(8)), mul(remainder(divide(lane, 2), 2), constant(4))));
+    }
+    auto choose = [&](Value x, Value y) -> Value { return arith::SelectOp::create(b, loc, odd, x, y); };
+    for (size_t i = 0; i < pairs.size(); i += 2) {
+      Value row = add(inBlock, static_cast<int64_t>(i / 2) * 8);
+      if (fours) {
+        Value one = transposed(pairs[i]), two = transposed(pairs[i + 1]);
+        Value other = shuffle(choose(one, two), 1, gpu::ShuffleMode::XOR);
+        write(row, four, 4, inPairs({choose(other, one), choose(two, other)}));
+        continue;
+      }
+      for (int64_t half = 0; half < 2; ++half)
+        write(row, add(add(first, pair), half * 8), 2, inPairs({transposed(pairs[i + static_cast<size_t>(half)])}));
     }
   };
   const Access &at = accesses[store];
   int64_t columns = type.getDimSize(1);
+  bool fours = false;
   auto stored = [&](bool trust) -> SmallVector<Value> {
     auto write = [&](Value row, Value column, int64_t width, Value value) {
       onlyIf(at.limit && !trust ? inBounds(add(at.row, row), at.limit) : Value(),
              [&] { writeArgument(store, {row}, {column, 0, columns, width > 1 ? width : 0, width}, value); });
     };
     if (trust)
-      each(write);
+      each(fours, write);
     else
       eachOwned(type.getDimSize(0),
                 [&](Value row, Value column, int64_t, size_t element) { write(column, row, 1, elements[element]); });
@@ -57,7 +77,9 @@ void ThreadLowering::storeTurned(tile::StoreOp store, const Vectors &vectors, Ar
   };
   // Code without a branch is shuffled with the products around it.
   if (!vectors.width || at.limit || !beginsOn(store, 2)) {
-    onTrust(vectors, {}, {}, stored);
+    Vectors wider = vectors.width ? vectorsOf({}, {store}, 4) : Vectors();
+    fours = wider.width == 4;
+    onTrust(fours ? wider : vectors, {}, {}, stored);
     return;
   }
   trusted[store] = llvm::Align(4);

@@ -342,11 +342,14 @@ def add_known(program, kind, rng):
 
 
 def main(kind, only=""):
-    """`only`: "wide", the shapes of WIDE for any class, or "models", those of this class: the widths of published models."""
+    """`only`: "wide", the shapes of WIDE for any class, "models", those of this class: the widths of published models, or "walks", outputs made where the state is."""
     rng = np.random.default_rng(list(GATES).index(kind))
     if only:
         program = Program(f"scan-{kind}-{only}")
-        (add_output_walks if only == "walks" else add_wide)(program, kind, rng, **({} if only == "walks" else {"everything": only == "wide"}))
+        if only == "walks":
+            add_output_walks(program, kind, rng)
+        else:
+            add_wide(program, kind, rng, everything=only == "wide")
         return program.finish()
     program = Program(f"scan-{kind}")
     add_scans(program, kind, rng)
