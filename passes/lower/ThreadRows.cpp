@@ -895,6 +895,7 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   } else if (isHandedOn(result)) { // here, not where all warps would wait for it
     SmallVector<Buffer *> taken;
     own(result, handOn(result, taken));
+    ++taken.front()->pins; // products of it may be under way until the iteration ends
   } else if (!roundedWhereRead(op)) {
     Phase phase(*this);
     owned[result] = ownedOf(result, turned);

@@ -88,12 +88,12 @@ private:
         return min(cast(k.iota(tile, axis) + 1.0, shape.compute), splat(length, tile)) * g;
       };
       Var left = max(splat(length - 1.0, {C, VB}) - cast(k.iota({C, VB}, 0), shape.compute), 0.0);
-      return {sums({VB, C}, 1), sums({C, C}, 0), left * g, decayFactor(length * g)};
+      return {sums({VB, C}, 1), sums({C, C}, 0), left * g, exp(length * g)};
     }
     Var g = cast(k.load(decayIn, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), shape.compute);
     Var c = cumsum(expand(select(lt(g, kSilent), kSilent, g), 1, VB)), ofOutputs = transpose(c);
     Var total = row(c, k.number(C - 1));
-    return {ofOutputs, expand(diagonalOf(ofOutputs), 1, C), expand(total, 0, C) - c, expand(decayFactor(total), 1, K)};
+    return {ofOutputs, expand(diagonalOf(ofOutputs), 1, C), expand(total, 0, C) - c, expand(exp(total), 1, K)};
   }
 
   /// Stores the outputs of chunk n; the state behind it.
@@ -102,19 +102,19 @@ private:
     Var queries = tokens(queriesIn, lo, hi, 0, K), keys = tokens(keysIn, lo, hi, 0, K),
         values = tokens(valuesIn, lo, hi, firstValue, VB);
     Decays c = decays(lo, hi);
-    // Handed on before all warps need them: they wait for each other while (Q M)^T is computed.
+    // Scores are handed on before all warps need them, beside (Q M)^T; O is computed beside what the state is made of, and that beside the store.
     Var scores = dotTB(queries, keys);
-    if (shape.decays()) // pairs that are not of the triangle grow, and are replaced
+    if (shape.decays()) // where they are not of the triangle pairs grow, and are replaced
       scores = scores * exp(c.ofScores - c.ofOutputs);
     scores = mask(scores, tile::Keep::lower);
     Var out = dotTB(state, queries);
     if (shape.decays())
-      out = out * decayFactor(c.ofOutputs);
+      out = out * exp(c.ofOutputs);
     out = dot(values, scores, out, {.transposeA = true, .transposeB = true});
+    Var left = shape.decays() ? values * exp(c.toEnd) : values, kept = shape.decays() ? state * c.across : state;
+    Var after = dotTA(left, keys, kept);
     k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
-    if (!shape.decays())
-      return dotTA(values, keys, state);
-    return dotTA(values * decayFactor(c.toEnd), keys, state * c.across);
+    return after;
   }
 
   KernelBuilder &k;
