@@ -39,6 +39,7 @@ ThreadLowering::ThreadLowering(func::FuncOp kernel, const BlockLimits &limits, i
   if (scratched || !inRows.empty())
     return;
   planColumns();
+  planSums();
   plan.hold(kernel, threads);
   if (inColumns.empty() && thrift == Thrift::none)
     planRowWalk();

@@ -348,12 +348,19 @@ private:
   SmallVector<Value> multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK, ValueRange sums);
 
   // ThreadSumRows.cpp
-  /// Who reads a sum that may stay in registers: a store, and what is reduced along its rows.
+  /// Who reads a sum that may stay in registers: a store, of it or of what is made of it, and what is reduced along its rows.
   struct SumReads;
   struct SumRows;
+  void planSums();
+  bool isKnownBefore(Value v, Operation *reader, llvm::SetVector<Value> &from) const;
+  bool collectReads(Value sum, SumReads &reads, bool planned) const;
   std::optional<SumReads> readsOf(Value sum) const;
   Value besideOf(const Product &p);
-  SmallVector<Value> reduceSums(const LoopSums &held, tile::ReduceOp op);
+  void enterSum(const LoopSums &held, size_t at);
+  void leaveSums(const LoopSums &held);
+  void readNumbers(const std::shared_ptr<const LoopSums> &held);
+  SmallVector<Value> pickSums(const LoopSums &held, Value columns, Value x);
+  SmallVector<Value> reduceSums(const LoopSums &held, tile::ReduceOp op, SmallVectorImpl<Value> *kept);
   void storeSumRows(tile::StoreOp store, const SumRows &rows);
   bool lowerSumRows(Operation *op);
 

@@ -93,8 +93,12 @@ void arriveAt(OpBuilder &b, Location loc, Value barrier);
 void expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes);
 
 struct ThreadLowering::SumReads {
-  tile::StoreOp store; ///< null: only the next loop
-  llvm::SetVector<Value> formulas, rows; ///< tiles as large as the sum, itself among them; what is reduced of them
+  tile::StoreOp store; ///< null: only the next loop, or rows
+  llvm::SetVector<Value> formulas,
+      rows; ///< tiles as large as the sum, itself among them, and `known`; what is reduced of them
+  Value made; ///< the formula that is stored in the place of the sum; null: the sum is
+  llvm::SetVector<Value> numbers,
+      known; ///< of rows: which column is picked, or where it is stored; what they are computed from
 };
 
 /// Sums of a warp that go to memory in boxes of 16 rows (ThreadResultBoxes.cpp).

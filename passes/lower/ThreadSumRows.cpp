@@ -1,10 +1,13 @@
 //===- ThreadSumRows.cpp - what is reduced along the rows of sums in registers ------------------------------------===//
 //
-//   C = sum_k A B;   m_i = max_j C_ij;   s_i = sum_j exp(C_ij - m_i)                 (a projection on words, and what its softmax needs)
+//   C = sum_k A B;   m_i = max_j C_ij;   P_ij = exp(C_ij - m_i);   s_i = sum_j P_ij;   t_i = C_i,l(i)      (a projection on words, and what its softmax needs)
 //
 // A sum of products (ThreadProducts.cpp) that one store takes from registers may be read by such formulas too: of each row that a thread has elements of,
 // it reduces its own, in four chains of which none waits for another; then the four lanes do that share a row. Where warps share a row, each leaves its
 // part in shared memory, and all add up the parts in the same order. What is reduced is the number that is stored, unless the store rounds it.
+//
+// The store may take such a formula in the place of the sum (P): what was reduced is kept in the sum's registers, and computed once. Of a row one element may be
+// picked (t), by a number that is known before the sum is: its thread looks for it among its own, and threads that do not have it look at none.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
@@ -15,45 +18,132 @@ using namespace braid::lower;
 
 static constexpr size_t kChains = 4;
 
-std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum) const {
-  SumReads reads;
-  reads.store = plan.storeOf(sum);
-  if (reads.store)
-    return heldIn({reads.store.getValue()}).empty() ? std::optional(reads) : std::nullopt;
+namespace {
+
+/// select(column = columns[i], x, 0), added up: one element of each row of x, or none.
+struct Pick {
+  Value columns, x;
+};
+
+} // namespace
+
+static std::optional<Pick> pickOf(tile::ReduceOp op) {
+  auto select = op.getSource().getDefiningOp<arith::SelectOp>();
+  auto hit = select ? select.getCondition().getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
+  if (!hit || op.getKind() != tile::ReduceKind::add || op.getAxis() != 1 ||
+      hit.getPredicate() != arith::CmpIPredicate::eq || !matchPattern(select.getFalseValue(), m_AnyZeroFloat()))
+    return std::nullopt;
+  auto column = hit.getLhs().getDefiningOp<tile::IotaOp>();
+  auto columns = hit.getRhs().getDefiningOp<tile::ExpandOp>();
+  if (!column || !columns || column.getAxis() != 1 || columns.getAxis() != 1 ||
+      !getElementTypeOrSelf(columns).isInteger(32))
+    return std::nullopt;
+  return Pick{columns.getSource(), select.getTrueValue()};
+}
+
+/// What a store rounds.
+static Value unrounded(Value v) {
+  auto round = v.getDefiningOp<arith::TruncFOp>();
+  return round ? round.getIn() : v;
+}
+
+/// Numbers of rows that need nothing but memory that stays as it is: the tiles that they are computed from.
+bool ThreadLowering::isKnownBefore(Value v, Operation *reader, llvm::SetVector<Value> &from) const {
+  Operation *op = v.getDefiningOp();
+  if (!isTile(v) || from.contains(v) || isa_and_nonnull<arith::ConstantOp, tile::IotaOp>(op))
+    return true;
+  if (!op || op->getBlock() != reader->getBlock() || !op->isBeforeInBlock(reader) || tileType(v).getRank() != 1)
+    return false;
+  auto load = dyn_cast<tile::LoadOp>(op);
+  bool known = load ? !load.getRows() && plan.staysInMemory(v) : keepsPlaces(op) || isa<vector::BroadcastOp>(op);
+  if (!known || !llvm::all_of(op->getOperands(), [&](Value operand) { return isKnownBefore(operand, reader, from); }))
+    return false;
+  from.insert(v);
+  return true;
+}
+
+/// What is reduced of sums and stored is at hand where it is stored; numbers of rows are, before there are sums.
+void ThreadLowering::planSums() {
+  llvm::SetVector<Value> atHand;
+  kernel.walk([&](scf::ForOp loop) {
+    if (loop.getNumResults() != 1 || loop.getBody()->getOps<tile::DotOp>().empty())
+      return;
+    SumReads reads;
+    if (!collectReads(loop.getResult(0), reads, /*planned=*/false))
+      return;
+    if (reads.made)
+      atHand.insert(reads.made);
+    atHand.insert(reads.known.begin(), reads.known.end());
+  });
+  if (!atHand.empty())
+    plan.drop(atHand.getArrayRef(), {});
+}
+
+/// `planned`: what is kept in shared memory is decided.
+bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) const {
   SmallVector<Value> work = {sum};
+  SmallVector<tile::ReduceOp> reduced;
   reads.formulas.insert(sum);
+  Operation *first = nullptr; // that reduces
   while (!work.empty()) {
     Value v = work.pop_back_val();
     bool isRow = tileType(v).getRank() == 1;
     for (Operation *user : v.getUsers()) {
       if (user->getBlock() != sum.getParentBlock())
-        return std::nullopt;
+        return false;
       if (auto store = dyn_cast<tile::StoreOp>(user)) {
-        bool wanted = isRow || (v == sum && !reads.store && plan.group(store).size() == 1);
-        if (!wanted || store.getRows())
-          return std::nullopt;
+        bool wanted = isRow ? store.getValue() == v : !reads.store && plan.group(store).size() == 1 && !store.getRows();
+        if (!wanted)
+          return false;
         if (!isRow)
           reads.store = store;
+        else if (store.getRows())
+          reads.numbers.insert(store.getRows());
         continue;
       }
       if (user->getNumResults() != 1)
-        return std::nullopt;
+        return false;
       Value result = user->getResult(0);
       auto reduce = dyn_cast<tile::ReduceOp>(user);
       auto expand = dyn_cast<tile::ExpandOp>(user);
       bool isFormula = isRow ? expand && expand.getAxis() == 1 : keepsPlaces(user);
       if (reduce && !isRow && reduce.getAxis() == 1) {
-        if (reads.rows.insert(result))
-          work.push_back(result);
-      } else if (isFormula && !plan.isKept(result) && tileType(result).getShape() == tileType(sum).getShape()) {
+        if (!reads.rows.insert(result))
+          continue;
+        work.push_back(result);
+        reduced.push_back(reduce);
+        first = !first || user->isBeforeInBlock(first) ? user : first;
+        if (std::optional<Pick> pick = pickOf(reduce))
+          reads.numbers.insert(pick->columns);
+      } else if (isFormula && tileType(result).getShape() == tileType(sum).getShape()) {
         if (reads.formulas.insert(result))
           work.push_back(result);
       } else {
-        return std::nullopt;
+        return false;
       }
     }
   }
-  return reads.store ? std::optional(reads) : std::nullopt;
+  // What is stored is the sum, or what was reduced of it, rounded or not.
+  if (Value made = reads.store ? unrounded(reads.store.getValue()) : sum; made != sum) {
+    auto makes = llvm::find_if(reduced, [&](tile::ReduceOp reduce) { return reduce.getSource() == made; });
+    if (makes == reduced.end() || !(*makes)->isBeforeInBlock(reads.store) || !getElementTypeOrSelf(made).isF32())
+      return false;
+    reads.made = made;
+  }
+  for (Value numbers : reads.numbers)
+    if (!first || !isKnownBefore(numbers, first, reads.known))
+      return false;
+  reads.formulas.insert(reads.known.begin(), reads.known.end());
+  return (reads.store || !reads.rows.empty()) &&
+         (!planned || llvm::none_of(reads.formulas, [&](Value v) { return v != sum && plan.isKept(v); }));
+}
+
+std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum) const {
+  SumReads reads;
+  reads.store = plan.storeOf(sum);
+  if (reads.store)
+    return heldIn({reads.store.getValue()}).empty() ? std::optional(reads) : std::nullopt;
+  return collectReads(sum, reads, /*planned=*/true) ? std::optional(reads) : std::nullopt;
 }
 
 /// The row of a sum in the order of eachSum(), numbered in this thread: two halves of each block of rows.
@@ -65,31 +155,115 @@ static size_t rowOfSum(size_t sum, int64_t blocks) {
 /// Which of the warps that share a row this one is.
 Value ThreadLowering::besideOf(const Product &p) { return remainder(p.wgmma ? divide(warp, 4) : placeOf(p), p.across); }
 
-/// Of each row that this thread has elements of.
-SmallVector<Value> ThreadLowering::reduceSums(const LoopSums &held, tile::ReduceOp op) {
+/// At the element numbered `at` of a thread's sums, in this row of them: what is at hand of formulas and of rows.
+void ThreadLowering::enterSum(const LoopSums &held, size_t at) {
+  size_t inRow = rowOfSum(at, blocksOf(held.product));
+  for (const auto &[tile, sums] : loopSums)
+    if (sums->product.dot == held.product.dot)
+      registers[tile] = sums->sums[at];
+  for (Value rows : llvm::concat<const Value>(held.reads.rows, held.reads.numbers))
+    if (auto it = sumRows.find(rows); it != sumRows.end())
+      registers[rows] = it->second->rows[inRow];
+  startStrip();
+}
+
+void ThreadLowering::leaveSums(const LoopSums &held) {
+  startStrip();
+  for (const auto &[tile, sums] : loopSums)
+    registers.erase(tile);
+  for (Value rows : llvm::concat<const Value>(held.reads.rows, held.reads.numbers))
+    registers.erase(rows);
+}
+
+/// What is known of rows before sums are looked at: asked for first, so that it arrives meanwhile.
+void ThreadLowering::readNumbers(const std::shared_ptr<const LoopSums> &held) {
+  const Product &p = held->product;
+  if (llvm::all_of(held->reads.numbers, [&](Value numbers) { return sumRows.count(numbers); }))
+    return;
+  for (Value tile : held->reads.known)
+    if (auto load = tile.getDefiningOp<tile::LoadOp>())
+      accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
+  Phase phase(*this);
+  SmallVector<SmallVector<Value>> found(held->reads.numbers.size());
+  size_t number = 0;
+  eachSum(p, [&](Value row, const Strip &) {
+    if (rowOfSum(number++, blocksOf(p)) != found.front().size())
+      return;
+    startStrip();
+    for (auto [numbers, rows] : llvm::zip_equal(held->reads.numbers, found))
+      rows.push_back(eval(numbers, {}, {row, 0, p.m, 0, 1}));
+  });
+  startStrip();
+  for (auto [numbers, rows] : llvm::zip_equal(held->reads.numbers, found))
+    sumRows[numbers] = std::make_shared<const SumRows>(SumRows{held, std::move(rows)});
+}
+
+/// Of each row its element in the column numbered there, 0 in threads that do not have it.
+SmallVector<Value> ThreadLowering::pickSums(const LoopSums &held, Value columns, Value x) {
+  const Product &p = held.product;
+  int64_t blocks = blocksOf(p);
+  SmallVector<Value> firsts(2 * p.rows), found;
+  SmallVector<SmallVector<std::pair<Value, Strip>>> places(2 * p.rows);
+  size_t number = 0;
+  eachSum(p, [&](Value row, const Strip &strip) { places[rowOfSum(number++, blocks)].push_back({row, strip}); });
+  Type i32 = b.getI32Type();
+  for (auto [inRow, places] : llvm::enumerate(places)) {
+    auto asNumber = [&](int64_t n) { return arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, n)); };
+    Value first = arith::IndexCastOp::create(b, loc, i32, places.front().second.column);
+    Value away = arith::SubIOp::create(b, loc, sumRows.lookup(columns)->rows[inRow], first);
+    // Two of every eight columns, in so many blocks.
+    Value rest = arith::AndIOp::create(b, loc, away, asNumber(7));
+    Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, away, asNumber(8 * blocks));
+    Value own = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, rest, asNumber(2));
+    Type element = storageType(elementOf(x));
+    auto branch = scf::IfOp::create(b, loc, element, arith::AndIOp::create(b, loc, inside, own), true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToEnd(branch.elseBlock());
+    scf::YieldOp::create(b, loc, ValueRange{zero(element)});
+    b.setInsertionPointToEnd(branch.thenBlock());
+    Value picked;
+    for (auto [i, place] : llvm::enumerate(places)) {
+      auto inColumns = static_cast<int64_t>(i);
+      enterSum(held, static_cast<size_t>(inRow / 2 * 4 * blocks + inColumns / 2 * 4 + inRow % 2 * 2 + inColumns % 2));
+      Value value = widened(eval(x, {place.first}, place.second));
+      Value here =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, away, asNumber(inColumns / 2 * 8 + inColumns % 2));
+      picked = picked ? arith::SelectOp::create(b, loc, here, value, picked).getResult() : value;
+    }
+    leaveSums(held);
+    scf::YieldOp::create(b, loc, ValueRange{picked});
+    found.push_back(branch.getResult(0));
+  }
+  return found;
+}
+
+/// Of each row that this thread has elements of. `kept`: what is reduced, element by element, if it is asked for.
+SmallVector<Value> ThreadLowering::reduceSums(const LoopSums &held, tile::ReduceOp op, SmallVectorImpl<Value> *kept) {
   const Product &p = held.product;
   Type element = elementOf(op.getResult()), stored = storageType(element);
   SmallVector<SmallVector<Value, kChains>> chains(2 * p.rows, SmallVector<Value, kChains>(kChains));
   SmallVector<Value> places(2 * p.rows), totals;
-  {
+  std::optional<Pick> pick = pickOf(op);
+  if (pick && sumRows.count(pick->columns)) {
+    Phase phase(*this);
+    size_t number = 0;
+    eachSum(p, [&](Value row, const Strip &) { places[rowOfSum(number++, blocksOf(p))] = row; });
+    for (Value picked : pickSums(held, pick->columns, pick->x))
+      totals.push_back(allLanes(op.getKind(), picked, 4));
+  } else {
     Phase phase(*this);
     size_t number = 0;
     eachSum(p, [&](Value row, const Strip &strip) {
       size_t at = number++, inRow = rowOfSum(at, blocksOf(p));
       places[inRow] = row;
-      registers[held.result] = held.sums[at];
-      for (Value rows : held.reads.rows)
-        if (auto it = sumRows.find(rows); it != sumRows.end())
-          registers[rows] = it->second->rows[inRow];
-      startStrip();
+      enterSum(held, at);
       Value value = widened(eval(op.getSource(), {row}, strip));
+      if (kept)
+        kept->push_back(value);
       Value &chain = chains[inRow][(at / 4 % 2) * 2 + at % 2];
       chain = chain ? combine(op.getKind(), chain, value) : value;
     });
-    startStrip();
-    registers.erase(held.result);
-    for (Value rows : held.reads.rows)
-      registers.erase(rows);
+    leaveSums(held);
     for (SmallVector<Value, kChains> &row : chains) {
       llvm::erase_if(row, [](Value chain) { return !chain; }); // of a narrow tile
       for (; row.size() > 1; row.resize(row.size() / 2))
@@ -129,6 +303,7 @@ SmallVector<Value> ThreadLowering::reduceSums(const LoopSums &held, tile::Reduce
 void ThreadLowering::storeSumRows(tile::StoreOp store, const SumRows &rows) {
   const Product &p = rows.held->product;
   accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+  std::shared_ptr<const SumRows> numbers = store.getRows() ? sumRows.lookup(store.getRows()) : nullptr;
   Phase phase(*this);
   Value first = less(remainder(lane, 4), 1);
   if (p.across > 1)
@@ -140,9 +315,15 @@ void ThreadLowering::storeSumRows(tile::StoreOp store, const SumRows &rows) {
       if (inRow != written)
         return;
       ++written;
+      startStrip();
+      if (numbers)
+        registers[store.getRows()] = numbers->rows[inRow];
       writeArgument(store, {}, {row, 0, p.m, 0, 1}, rows.rows[inRow]);
     });
   });
+  startStrip();
+  if (numbers)
+    registers.erase(store.getRows());
 }
 
 bool ThreadLowering::lowerSumRows(Operation *op) {
@@ -151,7 +332,18 @@ bool ThreadLowering::lowerSumRows(Operation *op) {
     if (it == loopSums.end())
       return false;
     std::shared_ptr<const LoopSums> held = it->second;
-    SmallVector<Value> rows = reduceSums(*held, reduce);
+    readNumbers(held);
+    SmallVector<Value> kept;
+    bool makes = reduce.getSource() == held->reads.made && !loopSums.count(held->reads.made);
+    SmallVector<Value> rows = reduceSums(*held, reduce, makes ? &kept : nullptr);
+    if (makes) {
+      // The store finds these in the place of the sums.
+      loopSums[held->reads.made] =
+          std::make_shared<const LoopSums>(LoopSums{held->product, held->reads.made, std::move(kept), held->reads});
+      auto others = std::make_shared<LoopSums>(*held);
+      others->reads.store = {};
+      loopSums[held->result] = others;
+    }
     sumRows[reduce.getResult()] = std::make_shared<const SumRows>(SumRows{held, std::move(rows)});
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     auto it = sumRows.find(store.getValue());

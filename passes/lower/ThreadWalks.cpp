@@ -24,12 +24,13 @@ struct ThreadLowering::Walk {
   SmallVector<memref::LoadOp> numbers;
   llvm::DenseSet<Value> moved; ///< read at other places than the element's own
   SmallVector<Value> ready; ///< what the loop carries is combined with, known before it: elements at their own place
-  bool apart = true; ///< nothing that is read may be what is written
+  bool apart = true, turns = true; ///< nothing that is read may be what is written; or what another iteration writes
   Vectors vectors;
 
   bool collect();
   bool isOwn(Value tile, bool away, DenseSet<std::pair<Value, unsigned>> &known);
   bool slides(tile::StoreOp store);
+  bool moves(tile::StoreOp store);
   bool isCarried(Value tile, DenseMap<Value, bool> &known);
   void collectReady();
   ValueRange yielded() { return op.getBody()->getTerminator()->getOperands(); }
@@ -109,6 +110,11 @@ bool ThreadLowering::Walk::slides(tile::StoreOp store) {
   });
 }
 
+/// Whether no two iterations of a store that does not slide write the same place.
+bool ThreadLowering::Walk::moves(tile::StoreOp store) {
+  return llvm::any_of(store.getDims(), [&](int64_t dim) { return store.getIndices()[dim] == op.getInductionVar(); });
+}
+
 bool ThreadLowering::Walk::isCarried(Value tile, DenseMap<Value, bool> &known) {
   if (llvm::is_contained(op.getRegionIterArgs(), tile))
     return true;
@@ -170,8 +176,11 @@ std::optional<ThreadLowering::Walk> ThreadLowering::walkOf(scf::ForOp op) {
             !walk.moved.contains(load.getResult()));
   };
   for (auto [i, store] : llvm::enumerate(walk.stores)) {
-    for (tile::LoadOp load : walk.loads)
-      walk.apart &= !mayShare(load.getSource(), store.getTarget());
+    for (tile::LoadOp load : walk.loads) {
+      bool apart = !mayShare(load.getSource(), store.getTarget());
+      walk.apart &= apart;
+      walk.turns &= apart || (walk.moves(store) && inTurn(load, store));
+    }
     bool inOrder = !walk.slides(store) &&
                    llvm::all_of(walk.loads, [&](tile::LoadOp load) { return inTurn(load, store); }) &&
                    llvm::none_of(walk.numbers,
@@ -350,9 +359,9 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
       int64_t loads = llvm::count_if(
           walk.loads, [&](tile::LoadOp load) { return tileType(load.getResult()).getShape() == ArrayRef(walk.shape); });
       int64_t together = std::max<int64_t>(loads * static_cast<int64_t>(lanes.size()), 1);
-      // One that says how short it is in the mean stays one loop, of which that holds.
-      together =
-          walk.apart && loads && !op->hasAttr(tile::kMeanWalkAttr) ? std::clamp<int64_t>(kLoads / together, 1, 4) : 1;
+      // In place one iteration asks for enough, but for a single load. One that says how short it is in the mean stays one loop, of which that holds.
+      bool several = walk.apart ? loads > 0 : walk.turns && together == 1 && loads > 0;
+      together = several && !op->hasAttr(tile::kMeanWalkAttr) ? std::clamp<int64_t>(kLoads / together, 1, 4) : 1;
       auto through = [&](Value from, Value to, int64_t count) {
         auto body = [&](Value first, ValueRange now) {
           SmallVector<Iteration> iterations;

@@ -104,8 +104,18 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
                              inner.getMiniBatch(), InnerTraits(inner).className())
             .str();
       })
-      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp>(
-          [](auto) { return "blocks of rows: the logits of one block exist at a time"; })
+      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp>([&](auto loss) -> std::string {
+        std::string why = whyNoLossTiles(op, loss.getX(), loss.getWeight(), loss.getTransposed(), gpu && !library);
+        if (gpu && !why.empty())
+          return "blocks of rows: the logits of one block exist at a time, in f32: " + why;
+        if (!why.empty())
+          return "blocks of rows: the logits of one block exist at a time";
+        return isa<LinearCrossEntropyGradOp>(op)
+                   ? "blocks of rows: exponentials of the logits of one block exist at a time, in bf16, and the "
+                     "gradient takes their place"
+                   : "blocks of rows: the product says what the loss needs, logits are in no memory";
+      })
+      .Case<LinearLossPartGradOp>([](auto) { return "blocks of rows: the logits of one block exist at a time"; })
       .Case<LsmStepOp, LsmInnerStepOp>([](auto) { return "one token: the recurrence itself, no chunks"; })
       .Case<AttnCausalOp, AttnCausalGradOp>(
           [](auto) { return "online softmax over tiles of keys: no scores in memory"; })

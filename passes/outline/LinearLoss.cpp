@@ -4,7 +4,8 @@
 //   backward  for every block:  L = X W;  loss as above;  D = (softmax(L) - onehot) dsum;  dX = D W^T;  dW += X^T D
 //
 // A block is a repeat over the rows of X, which stay where they are; D takes the place of L. All logits together would
-// take tokens x vocabulary, the largest tensor of most models.
+// take tokens x vocabulary, the largest tensor of most models. Where a product on a GPU says of its tiles what a loss needs (ProductSums.cpp), a forward has none
+// in memory, and a backward their exponentials in bf16, whose place D takes.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -17,16 +18,17 @@ namespace {
 
 // Products of fewer rows lose speed; more logits than these would leave the cache between the steps of a block. A GPU reads and writes all of dW for
 // each block, and wants enough tiles of dX for all of its multiprocessors: with four times as many rows as features its logits take as much memory as
-// four of dW.
-constexpr int64_t kLeastRows = 128, kLogitBytes = 1 << 20, kRowsPerFeature = 4;
+// four of dW, with eight times as many exponentials of half the bytes do, and what a product says of tiles of 256 words takes a 64th of that.
+constexpr int64_t kLeastRows = 128, kLogitBytes = 1 << 20;
+enum RowsPerFeature : int64_t { ofLogits = 4, ofExponentials = 8, ofTiles = 64 };
 
 /// `count` blocks of `size` rows, then one of `rest`.
 struct Blocks {
   int64_t size, count, rest;
 };
 
-Blocks blocksOf(int64_t rows, int64_t rowBytes, int64_t features, const OutlineContext &context) {
-  int64_t most = std::max({kLeastRows, kLogitBytes / rowBytes, context.gpu ? kRowsPerFeature * features : 0});
+Blocks blocksOf(int64_t rows, int64_t rowBytes, int64_t gpuRows, const OutlineContext &context) {
+  int64_t most = std::max({kLeastRows, kLogitBytes / rowBytes, context.gpu ? gpuRows : 0});
   if (rows <= most)
     return {rows, 1, 0};
   int64_t size = llvm::alignTo(ceilDiv(rows, ceilDiv(rows, most)), 16);
@@ -39,9 +41,10 @@ public:
   /// `perRow`: x, labels and what else there is of every row.
   using Body = llvm::function_ref<SmallVector<Value>(Operation *at, ArrayRef<Value> perRow, Value carried)>;
 
-  Walk(Operation *op, Value x, ArrayRef<Value> perToken, int64_t vocabulary, OutlineContext &context)
+  Walk(Operation *op, Value x, ArrayRef<Value> perToken, int64_t vocabulary, RowsPerFeature most,
+       OutlineContext &context)
       : op(op), context(context), b(context.rewriter), rows(product(shapeOf(perToken[0]))),
-        blocks(blocksOf(rows, vocabulary * 4, shapeOf(x).back(), context)) {
+        blocks(blocksOf(rows, vocabulary * 4, most * shapeOf(x).back(), context)) {
     perRow.push_back(context.view(op, x, {rows, shapeOf(x).back()}));
     for (Value v : perToken)
       perRow.push_back(context.view(op, v, {rows}));
@@ -177,9 +180,22 @@ struct Head {
   RankedTensorType type(Value x) const {
     return RankedTensorType::get({shapeOf(x)[0], vocabulary()}, computeType(tensorType(x).getElementType()));
   }
-  /// For a loss.
-  Logits logits(Operation *at, Value x, OutlineContext &context) const {
-    return logitsOf(at, product(x), type(x), context);
+  Value logits(Operation *at, Value x, OutlineContext &context) const {
+    return matrixProduct(at, product(x), type(x), context);
+  }
+  /// Of x as a whole: whether its product says what a loss needs.
+  bool saysTiles(Operation *op, Value x, const OutlineContext &context) const {
+    return whyNoLossTiles(op, x, weight, transposed, context.ownProducts()).empty();
+  }
+  std::optional<LossTiles> tiles(Operation *at, Value x, const LossReads &reads, OutlineContext &context) const {
+    return lossTilesOf(at, product(x), type(x), reads, context);
+  }
+  /// rowLosses() of a block; no logits.
+  SmallVector<Value> losses(Operation *at, ArrayRef<Value> perRow, OutlineContext &context,
+                            Value coordinate = {}) const {
+    if (std::optional<LossTiles> said = tiles(at, perRow[0], {perRow[1], coordinate, false}, context))
+      return rowLosses(at, *said, perRow[1], vocabulary(), context, coordinate);
+    return rowLosses(at, logits(at, perRow[0], context), perRow[1], rounded(), context, coordinate);
   }
   bool rounded() const { return tensorType(weight).getElementType().isBF16(); }
 };
@@ -191,9 +207,10 @@ LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context
   Value sum = op.getSum(), count = countLabels(op, op.getLabels(), tensorType(op.getCount()).getElementType(), context);
   if (!sum.use_empty()) {
     auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) -> SmallVector<Value> {
-      return {rowLosses(at, head.logits(at, perRow[0], context), perRow[1], head.rounded(), context)[1]};
+      return {head.losses(at, perRow, context)[1]};
     };
-    SmallVector<Value> losses = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run({}, body);
+    RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofTiles : ofLogits;
+    SmallVector<Value> losses = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), most, context).run({}, body);
     context.rewriter.replaceAllUsesWith(sum, sumAll(op, losses[0], tensorType(sum).getElementType(), context));
   }
   context.rewriter.replaceAllUsesWith(op.getCount(), count);
@@ -218,15 +235,22 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value x = perRow[0], labels = perRow[1];
-    Logits logits = head.logits(at, x, context);
-    SmallVector<Value> rows = rowLosses(at, logits, labels, head.rounded(), context);
-    Value d = rowGradients(at, logits.values, labels, rows[0], op.getDsum(), element, context);
+    Value x = perRow[0], labels = perRow[1], d;
+    SmallVector<Value> rows;
+    if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, {}, true}, context)) {
+      rows = rowLosses(at, *tiles, labels, head.vocabulary(), context);
+      d = rowGradients(at, *tiles, labels, rows[0], op.getDsum(), context);
+    } else {
+      Value logits = head.logits(at, x, context);
+      rows = rowLosses(at, logits, labels, head.rounded(), context);
+      d = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
+    }
     SmallVector<Value> out = blockGradients(at, head, x, d, dweight, piece, context);
     out.push_back(rows[1]);
     return out;
   };
-  SmallVector<Value> out = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run(piece, body);
+  RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofExponentials : ofLogits;
+  SmallVector<Value> out = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), most, context).run(piece, body);
   Value sum = sumAll(op, out[2], tensorType(op.getSum()).getElementType(), context);
   context.replace(op, {out[1], out[0], sum});
   return success();
@@ -235,9 +259,10 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
 LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context) {
   Head head{op.getWeight(), op.getTransposed()};
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) {
-    return rowLosses(at, head.logits(at, perRow[0], context), perRow[1], head.rounded(), context, op.getCoordinate());
+    return head.losses(at, perRow, context, op.getCoordinate());
   };
-  context.replace(op, Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), context).run({}, body));
+  RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofTiles : ofLogits;
+  context.replace(op, Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), most, context).run({}, body));
   return success();
 }
 
@@ -246,12 +271,12 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value logits = matrixProduct(at, head.product(perRow[0]), head.type(perRow[0]), context);
+    Value logits = head.logits(at, perRow[0], context);
     Value d = rowGradients(at, logits, perRow[1], perRow[2], op.getDsum(), element, context, op.getCoordinate());
     return blockGradients(at, head, perRow[0], d, dweight, piece, context);
   };
   SmallVector<Value> out =
-      Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), context).run(piece, body);
+      Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), ofLogits, context).run(piece, body);
   context.replace(op, {out[1], out[0]});
   return success();
 }

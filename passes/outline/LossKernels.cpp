@@ -21,10 +21,13 @@ namespace {
 /// Parameters of a kernel of losses, and what it writes of a row once its lse is known:
 ///   loss = lse - x[label]  (0 for label < 0), live
 /// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the place of loss and live.
+/// `ofTiles`: instead of logits there is x[label], where the label is one of the row's words.
 class LossRows {
 public:
-  LossRows(KernelBuilder &k, Type element, bool part)
-      : k(k), real(computeType(element)), part(part), logits(k.buffer("logits", element, {kDynamic, kDynamic})),
+  LossRows(KernelBuilder &k, Type element, bool part, bool ofTiles)
+      : k(k), real(computeType(element)), part(part), ofTiles(ofTiles),
+        logits(ofTiles ? k.buffer("label_logits", element, {kDynamic})
+                       : k.buffer("logits", element, {kDynamic, kDynamic})),
         labels(k.buffer("labels", k.i32(), {kDynamic})), place(part ? k.buffer("coordinate", k.i32(), {1}) : Var()),
         lse(k.buffer("lse", real, {kDynamic})), loss(k.buffer(part ? "target" : "loss", real, {kDynamic})),
         live(part ? Var() : k.buffer("live", real, {kDynamic})), count(k.index("count")), size(k.index("vocabulary")) {}
@@ -34,13 +37,12 @@ public:
     if (part) {
       Var words = cast(size, k.i32()), word = label - k.at(place, {0}) * words;
       Var here = both(ge(word, 0), lt(word, words));
-      Var index = cast(select(here, word, word.like(0)), k.builder.getIndexType());
-      Var target = cast(k.at(logits, {n, index}), real);
+      Var target = logit(n, select(here, word, word.like(0)));
       k.put(row, lse, {n});
       k.put(select(here, target, row.like(0)), loss, {n});
       return;
     }
-    Var target = cast(k.at(logits, {n, cast(max(label, 0), k.builder.getIndexType())}), real);
+    Var target = logit(n, max(label, 0));
     Var counts = ge(label, 0);
     k.put(row, lse, {n});
     k.put(select(counts, row - target, row.like(0)), loss, {n});
@@ -49,8 +51,13 @@ public:
 
   KernelBuilder &k;
   Type real;
-  bool part;
+  bool part, ofTiles;
   Var logits, labels, place, lse, loss, live, count, size;
+
+private:
+  Var logit(Var n, Var word) const {
+    return cast(ofTiles ? k.at(logits, {n}) : k.at(logits, {n, cast(word, k.builder.getIndexType())}), real);
+  }
 };
 
 /// Rows and tiles at a time of a program that joins what a product says of tiles: enough programs, and 16 bytes of each tile.
@@ -59,7 +66,7 @@ constexpr int64_t kRowsOfTiles = 4, kTilesTogether = 256;
 /// Of each row m_t and s_t of its tiles:  m = max m_t,  lse = m + log sum s_t exp(m_t - m), lanes apart; exponentials may be approximate as those in s_t.
 std::string lossOfTiles(StringRef name, Type element, bool part, OutlineContext &context) {
   return context.kernel((name + "_of_tiles").str(), {"rows"}, [&](KernelBuilder &k) {
-    LossRows rows(k, element, part);
+    LossRows rows(k, element, part, /*ofTiles=*/true);
     Var greatest = k.buffer("greatest", rows.real, {kDynamic, kDynamic}),
         sums = k.buffer("sums", rows.real, {kDynamic, kDynamic});
     Var tiles = k.size(greatest, 0), first = k.program(0) * kRowsOfTiles;
@@ -86,7 +93,7 @@ std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, O
   int64_t programRows = rowsOfProgram(context), width = wordsOfBlock(context);
   std::string full = name.str() + (once && rounded && !element.isBF16() ? "_rounded" : "");
   return context.kernel(full, {"token"}, [&](KernelBuilder &k) {
-    LossRows rows(k, element, part);
+    LossRows rows(k, element, part, /*ofTiles=*/false);
     Var size = rows.size, first = k.program(0) * programRows;
     Var lowest = k.tile({width}, rows.real, -3.0e38), lane = k.iota({width}, 0);
     k.loop(first, min(first + programRows, rows.count), 1, [&](Var n) {
@@ -127,24 +134,40 @@ std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, O
 
 } // namespace
 
-SmallVector<Value> rowLosses(Operation *op, const Logits &logits, Value labels, bool rounded, OutlineContext &context,
-                             Value coordinate) {
-  int64_t count = shapeOf(logits.values)[0], vocabulary = shapeOf(logits.values)[1];
-  Type element = tensorType(logits.values).getElementType();
-  bool part = static_cast<bool>(coordinate), ofTiles = static_cast<bool>(logits.greatest);
-  std::string name = std::string("cross_entropy_") + (part ? "part_" : "") + typeName(element);
-  std::string kernel =
-      ofTiles ? lossOfTiles(name, element, part, context) : lossOfWords(name, element, part, rounded, context);
-  auto perToken = RankedTensorType::get({count}, computeType(element));
-  auto launch = context.launch(op, kernel, {ceilDiv(count, ofTiles ? kRowsOfTiles : rowsOfProgram(context))});
-  launch.arg("logits", logits.values).arg("labels", labels);
-  if (ofTiles)
-    launch.arg("greatest", logits.greatest).arg("sums", logits.sums);
+/// The kernel's launch, which has its operands.
+static SmallVector<Value> runLosses(OutlineContext::Launch launch, Value labels, Type real, int64_t vocabulary,
+                                    Value coordinate) {
+  int64_t count = shapeOf(labels)[0];
+  auto perToken = RankedTensorType::get({count}, real);
+  launch.arg("labels", labels);
   if (coordinate)
     launch.arg("coordinate", coordinate).result("lse", perToken).result("target", perToken);
   else
     launch.result("lse", perToken).result("loss", perToken).result("live", perToken);
   return launch.index("count", count).index("vocabulary", vocabulary).run();
+}
+
+static std::string lossName(Type element, Value coordinate) {
+  return std::string("cross_entropy_") + (coordinate ? "part_" : "") + typeName(element);
+}
+
+SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, bool rounded, OutlineContext &context,
+                             Value coordinate) {
+  Type element = tensorType(logits).getElementType();
+  std::string kernel =
+      lossOfWords(lossName(element, coordinate), element, static_cast<bool>(coordinate), rounded, context);
+  auto launch = context.launch(op, kernel, {ceilDiv(shapeOf(logits)[0], rowsOfProgram(context))});
+  launch.arg("logits", logits);
+  return runLosses(std::move(launch), labels, computeType(element), shapeOf(logits)[1], coordinate);
+}
+
+SmallVector<Value> rowLosses(Operation *op, const LossTiles &tiles, Value labels, int64_t vocabulary,
+                             OutlineContext &context, Value coordinate) {
+  Type element = tensorType(tiles.sums).getElementType();
+  std::string kernel = lossOfTiles(lossName(element, coordinate), element, static_cast<bool>(coordinate), context);
+  auto launch = context.launch(op, kernel, {ceilDiv(shapeOf(labels)[0], kRowsOfTiles)});
+  launch.arg("label_logits", tiles.labelLogits).arg("greatest", tiles.greatest).arg("sums", tiles.sums);
+  return runLosses(std::move(launch), labels, element, vocabulary, coordinate);
 }
 
 /// dlogits = (exp(x - lse) - [v = label]) dsum, 0 for label < 0; v counts from c size with `coordinate` c
@@ -186,6 +209,43 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
       .run()[0];
 }
 
+/// dlogits = (P exp(m_t - lse) - [v = label]) dsum for word v of tile t, P = exp(x - m_t); at the label (exp(x - lse) - 1) dsum. 0 for label < 0.
+Value rowGradients(Operation *op, const LossTiles &tiles, Value labels, Value lse, Value dsum,
+                   OutlineContext &context) {
+  auto type = tensorType(tiles.exponentials);
+  int64_t count = type.getDimSize(0), vocabulary = type.getDimSize(1), side = tiles.side;
+  int64_t together = ceilDiv(wordsOfBlock(context), side), width = together * side;
+  Type scale = tensorType(dsum).getElementType(), element = type.getElementType();
+  std::string name = "cross_entropy_grad_of_tiles_" + std::to_string(side);
+  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
+    Var exponentials = k.buffer("exponentials", element, {kDynamic, kDynamic});
+    Var greatest = k.buffer("greatest", k.f32(), {kDynamic, kDynamic}),
+        labelLogits = k.buffer("label_logits", k.f32(), {kDynamic});
+    Var labels = k.buffer("labels", k.i32(), {kDynamic}), lse = k.buffer("lse", k.f32(), {kDynamic});
+    Var dsum = k.buffer("dsum", scale, {1}), dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic});
+    Var n = k.program(0), size = k.index("vocabulary"), tiles = k.size(greatest, 0), lane = k.iota({width}, 0);
+    Var label = k.at(labels, {n}), all = k.at(lse, {n}), factor = cast(k.at(dsum, {0}), k.f32());
+    Var weight = select(ge(label, 0), factor, 0), atLabel = (exp(k.at(labelLogits, {n}) - all) - 1) * factor;
+    k.loop(0, size, width, [&](Var v) {
+      Var m = k.load(greatest, {v / side, n}, {together}, {.limit = tiles, .dims = {0}});
+      Var p = cast(k.load(exponentials, {n, v}, {width}, {.limit = size, .dims = {1}}), k.f32());
+      Var d = p * reshape(expand(exp(m - all) * weight, 1, side), {width});
+      Var hit = eq(lane, label - cast(v, k.i32()));
+      k.store(cast(select(hit, atLabel, d), element), dlogits, {n, v}, {.limit = size, .dims = {1}});
+    });
+  });
+  return context.launch(op, kernel, {count})
+      .arg("exponentials", tiles.exponentials)
+      .arg("greatest", tiles.greatest)
+      .arg("label_logits", tiles.labelLogits)
+      .arg("labels", labels)
+      .arg("lse", lse)
+      .arg("dsum", dsum)
+      .result("dlogits", type, "exponentials")
+      .index("vocabulary", vocabulary)
+      .run()[0];
+}
+
 Value countLabels(Operation *op, Value labels, Type type, OutlineContext &context) {
   int64_t count = product(shapeOf(labels));
   std::string kernel = context.kernel("count_labels_" + typeName(type), {"all"}, [&](KernelBuilder &k) {
@@ -210,7 +270,7 @@ LogicalResult crossEntropy(CrossEntropyOp op, OutlineContext &context) {
   int64_t vocabulary = shapeOf(op.getLogits()).back(), count = product(shapeOf(op.getLabels()));
   Value logits = context.view(op, op.getLogits(), {count, vocabulary}),
         labels = context.view(op, op.getLabels(), {count});
-  SmallVector<Value> rows = rowLosses(op, {logits}, labels, tensorType(logits).getElementType().isBF16(), context);
+  SmallVector<Value> rows = rowLosses(op, logits, labels, tensorType(logits).getElementType().isBF16(), context);
   Value total = sumAll(op, rows[1], tensorType(op.getSum()).getElementType(), context);
   Value live = sumAll(op, rows[2], tensorType(op.getCount()).getElementType(), context);
   context.replace(op, {total, live, rows[0]});

@@ -43,13 +43,23 @@ struct Product {
 };
 /// The product as a library call (f64: a launch) before `op`.
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
-/// Logits [rows, words], and where their product says so, of each row and tile of words the greatest and the sum of exp(x - greatest): [tiles, rows], rows
-/// rounded up.
-struct Logits {
-  mlir::Value values, greatest = {}, sums = {};
+/// What a loss reads of logits beside x and weights: labels of rows, the coordinate of a part of the words (null: all), whether a gradient follows.
+struct LossReads {
+  mlir::Value labels, coordinate;
+  bool exponentials;
 };
-/// The product a op(b) as logits; with what a softmax needs of its tiles where a kernel of a GPU has them in registers (ProductSums.cpp).
-Logits logitsOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
+/// What a product says of logits that are in no memory. Of each row and tile of `side` words (the last may be narrower) the greatest and the sum of
+/// exp(x - greatest): f32 [tiles, rows], rows rounded up. The label's logit: f32 [rows], nothing where the label is none of these words. If asked for, exp(x - greatest):
+/// bf16 [rows, words].
+struct LossTiles {
+  mlir::Value greatest, sums, labelLogits, exponentials;
+  int64_t side;
+};
+/// Of the product a op(b), where a kernel of a GPU has it in registers (ProductSums.cpp).
+std::optional<LossTiles> lossTilesOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType type,
+                                     const LossReads &reads, OutlineContext &context);
+/// Why a loss of x weight has no such product; empty: it has.
+std::string whyNoLossTiles(mlir::Operation *op, mlir::Value x, mlir::Value weight, bool transposed, bool ownProducts);
 /// On a GPU (ProductSums.cpp), nothing where that has no such kernel: the sum of a_i op(b_i), a_i [.., k_i], b_i [k_i, n] or transposed, of bf16, as `type`
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
@@ -73,11 +83,17 @@ mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weight
                           mlir::RankedTensorType type, OutlineContext &context);
 /// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0). Of one
 /// part of the words (`coordinate`): lse and the label's logit. `rounded`: the logits are products of bf16, so exponentials may be approximate.
-llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const Logits &logits, mlir::Value labels, bool rounded,
+llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels, bool rounded,
                                          OutlineContext &context, mlir::Value coordinate = {});
+/// The same from what a product says of its tiles.
+llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels,
+                                         int64_t vocabulary, OutlineContext &context, mlir::Value coordinate = {});
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
                          mlir::Type result, OutlineContext &context, mlir::Value coordinate = {});
+/// The same of all words, in the place of the exponentials.
+mlir::Value rowGradients(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels, mlir::Value lse,
+                         mlir::Value dsum, OutlineContext &context);
 /// Programs that share rows of which only some are there (KernelBuilder::share): enough for every core of a machine, whatever
 /// the share is.
 inline constexpr int64_t kSharePrograms = 2048;

@@ -1,12 +1,13 @@
 //===- ProductSums.cpp - sums of matrix products that a GPU computes in one kernel --------------------------------===//
 //
 //   C = sum_i A_i op(B_i)                      the gradient of what several projections, or experts' projections, read: one sum along all k_i
-//   C = A op(B), m = max C_t, s = sum exp(C_t - m)   logits, and of each row and tile t of words what their softmax needs
+//   m = max C_t, P = exp(C_t - m), s = sum P         of logits C = A op(B): of each row and tile t of words what their softmax needs, and in bf16 what its gradient does
 //   C = sum_p A[p-th part of k]^T B[.. ]       the gradient of a weight: the sum over tokens in parts, added up by a second kernel
 //
 // A product that adds what another one has left in memory writes and reads f32: of 131,072 rows for experts that is half a gigabyte each way, as much time
-// as half the product. Logits are the largest matrix of a step: a loss that finds the greatest of each tile and its sum reads them once less. And a gradient of
-// weights alone has too few tiles for the multiprocessors of a GPU.
+// as half the product. Logits are the largest matrix of a step, and no kernel reads them: the product has computed the exponentials that a gradient scales, which bf16
+// holds as well as anything that is rounded to it in the end (one rounding more, of 2^-9; its exponents are those of f32). The label's logit is an f32 number of its own, so
+// that loss and p - 1 are those of f32. And a gradient of weights alone has too few tiles for the multiprocessors of a GPU.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -52,12 +53,12 @@ Value widened(Operation *op, Value x, int64_t columns, int64_t wide, OutlineCont
   return launch.result("y", type.clone({rows, wide})).index("rows", rows).run()[0];
 }
 
-/// C = sum_i A_i op(B_i) as one launch, with `softmax` one for each width of tiles.
+/// C = sum_i A_i op(B_i) as one launch, of logits for a loss one for each width of tiles.
 class OneSum {
 public:
   OneSum(Operation *op, ValueRange as, ValueRange bs, Value offsets, bool transposeB, RankedTensorType type,
-         OutlineContext &context, bool softmax = false)
-      : op(op), offsets(offsets), transposeB(transposeB), softmax(softmax), type(type), context(context) {
+         OutlineContext &context, std::optional<LossReads> loss = {})
+      : op(op), offsets(offsets), transposeB(transposeB), loss(loss), type(type), context(context) {
     for (auto [a, b] : llvm::zip_equal(as, bs))
       terms.push_back({a, b, shapeOf(b).drop_front(offsets ? 1 : 0)[transposeB ? 1 : 0]});
     n = type.getShape().back();
@@ -65,11 +66,19 @@ public:
     groups = offsets ? shapeOf(bs[0])[0] : 1;
   }
 
-  bool fits() const {
-    return (softmax || terms.size() > 1) && n % kGrain == 0 && llvm::all_of(terms, [](const Term &term) {
-             return isBf16(term.a) && isBf16(term.b) && term.depth > 0 && term.depth % kGrain == 0 &&
-                    isContiguous(term.a) && isContiguous(term.b);
-           });
+  bool fits() const { return terms.size() > 1 && whyNot().empty(); }
+
+  /// Why there is no such kernel.
+  std::string whyNot() const {
+    for (const Term &term : terms) {
+      if (!isBf16(term.a) || !isBf16(term.b))
+        return "operands are not bf16";
+      if (n % kGrain != 0 || term.depth == 0 || term.depth % kGrain != 0)
+        return llvm::formatv("{0} x {1} are no multiples of {2}", term.depth, n, kGrain);
+      if (!isContiguous(term.a) || !isContiguous(term.b))
+        return "operands are parts of other matrices";
+    }
+    return {};
   }
 
   Value run() {
@@ -78,22 +87,25 @@ public:
     return context.view(op, launch({0, n, columns}, {type.clone({rows, n})}, {})[0], type.getShape());
   }
 
-  /// C, and what the softmax of its rows needs of each tile of columns. Tiles are those of a product alone; the narrower ones behind are another launch,
+  /// What the softmax of the rows of C needs of each tile of columns. Tiles are those of a product alone; the narrower ones behind are another launch,
   /// which writes its columns in the same place.
-  Logits runWithSoftmax() {
+  LossTiles runForLoss() {
     SmallVector<Part, 3> parts = partsOf(n, plan().n, /*tensorCores=*/true);
     int64_t tiles = 0;
     for (const Part &part : parts)
       tiles += part.length / part.side;
     auto ofTiles = type.clone({tiles, ceilDiv(rows, m) * m});
+    SmallVector<Type> types = {ofTiles, ofTiles, type.clone({rows})};
+    if (loss->exponentials)
+      types.push_back(RankedTensorType::get({rows, n}, BFloat16Type::get(op->getContext())));
     SmallVector<Value> results;
     firstTile = 0;
     for (const Part &part : parts) {
       columns = part.side;
-      results = launch(part, {type.clone({rows, n}), ofTiles, ofTiles}, results);
+      results = launch(part, types, results);
       firstTile += part.length / part.side;
     }
-    return {context.view(op, results[0], type.getShape()), results[1], results[2]};
+    return {results[0], results[1], results[2], loss->exponentials ? results[3] : Value(), parts.front().side};
   }
 
 private:
@@ -174,18 +186,26 @@ private:
       launch.index("parts", parts);
     if (!offsets && alone())
       launch.index("tiles", tiles / parts);
-    if (softmax)
+    if (loss) {
+      launch.arg("labels", context.view(op, loss->labels, {rows}));
       launch.index("first_column", part.first).index("first_tile", firstTile);
+      if (loss->coordinate)
+        launch.arg("coordinate", loss->coordinate).index("vocabulary", n);
+    }
+    ArrayRef<StringRef> names = namesOf(loss.has_value());
     for (auto [i, value] : llvm::enumerate(before))
-      launch.arg(beforeOf(kResults[i]), value);
+      launch.arg(beforeOf(names[i]), value);
     for (auto [i, result] : llvm::enumerate(types))
-      launch.result(kResults[i], result, before.empty() ? "" : beforeOf(kResults[i]));
+      launch.result(names[i], result, before.empty() ? "" : beforeOf(names[i]));
     SmallVector<Value> results = launch.run();
     withProducts(results[0], rows * part.length * depth);
     return results;
   }
 
-  static constexpr StringLiteral kResults[] = {"y", "greatest", "sums"};
+  static ArrayRef<StringRef> namesOf(bool loss) {
+    static constexpr StringRef ofSums[] = {"y"}, ofLosses[] = {"greatest", "sums", "label_logits", "exponentials"};
+    return loss ? ArrayRef(ofLosses) : ArrayRef(ofSums);
+  }
   static std::string beforeOf(StringRef result) { return result.str() + "_before"; }
 
   int64_t stepOf(size_t first, size_t end, int64_t most) const {
@@ -254,33 +274,55 @@ private:
     return cast(sum, type.getElementType());
   }
 
-  Var result(KernelBuilder &k, StringRef name = kResults[0]) const {
-    return k.buffer(name, type.getElementType(), {kDynamic, kDynamic});
-  }
+  Var result(KernelBuilder &k) const { return k.buffer("y", type.getElementType(), {kDynamic, kDynamic}); }
 
   /// `behind`: other columns are there already.
   std::string rowsKernel(bool behind) const {
-    std::string name = nameOf(!softmax ? "" : behind ? "_softmax_behind" : "_softmax");
-    return context.kernel(name, {"row", "column", "outer"}, [&](KernelBuilder &k) {
+    if (loss)
+      return lossKernel(behind);
+    return context.kernel(nameOf(""), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       Operands operands = declare(k);
-      if (behind)
-        for (StringRef there : kResults)
-          result(k, beforeOf(there));
       Var y = result(k), rows = k.index("rows");
       Var part = k.program(2) * k.index("band") + k.program(0), column = k.program(1) * columns;
-      if (!softmax)
-        return eachTile(k, part, m, alone(), [&](Var row) {
-          k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows});
-        });
-      Var greatest = result(k, kResults[1]), sums = result(k, kResults[2]);
-      Var number = k.index("first_tile") + k.program(1);
-      column = k.index("first_column") + column;
-      eachTile(k, part, m, alone(), [&](Var row) {
-        Var logits = tile(k, operands, {}, row, column, rows);
-        k.store(logits, y, {row, column}, {.limit = rows});
-        Var top = maximum(logits, 1), total = sum(exp(logits - expand(top, 1, columns)), 1);
-        k.store(top, greatest, {number, row});
-        k.store(total, sums, {number, row});
+      eachTile(k, part, m, alone(),
+               [&](Var row) { k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows}); });
+    });
+  }
+
+  std::string lossKernel(bool behind) const {
+    bool part = static_cast<bool>(loss->coordinate);
+    std::string kind = llvm::formatv("_{0}{1}{2}", loss->exponentials ? "softmax" : "loss", part ? "_part" : "",
+                                     behind ? "_behind" : "");
+    return context.kernel(nameOf(kind), {"row", "column", "outer"}, [&](KernelBuilder &k) {
+      Operands operands = declare(k);
+      SmallVector<Var> results;
+      for (bool before : {true, false})
+        for (auto [i, name] : llvm::enumerate(namesOf(true).take_front(loss->exponentials ? 4 : 3))) {
+          const int64_t any[] = {kDynamic, kDynamic};
+          Type element = i == 3 ? Type(k.builder.getBF16Type()) : k.f32();
+          if (!before)
+            results.push_back(k.buffer(name, element, Shape(any).take_front(i == 2 ? 1 : 2)));
+          else if (behind)
+            k.buffer(beforeOf(name), element, Shape(any).take_front(i == 2 ? 1 : 2));
+        }
+      Var labels = k.buffer("labels", k.i32(), {kDynamic}), rows = k.index("rows");
+      Var outer = k.program(2) * k.index("band") + k.program(0), number = k.index("first_tile") + k.program(1);
+      Var column = k.index("first_column") + k.program(1) * columns, word = cast(column, k.i32());
+      if (part)
+        word = word + k.at(k.buffer("coordinate", k.i32(), {1}), {0}) * cast(k.index("vocabulary"), k.i32());
+      eachTile(k, outer, m, alone(), [&](Var row) {
+        // Where the label of a row is in this tile: known before there is a sum.
+        Var label = k.load(labels, {row}, {m}, {.limit = rows}) - word;
+        Var here = both(ge(label, 0), lt(label, static_cast<double>(columns)));
+        Var place = select(here, k.iota({m}, 0) + cast(row, k.i32()), -1);
+        Var logits = tile(k, operands, {}, row, column, rows), top = maximum(logits, 1);
+        Var hit = eq(k.iota({m, columns}, 1), expand(label, 1, columns));
+        k.store(sum(select(hit, logits, 0), 1), results[2], {0}, {.limit = rows, .rows = place});
+        Var exponentials = exp(logits - expand(top, 1, columns)), total = sum(exponentials, 1);
+        if (loss->exponentials)
+          k.store(cast(exponentials, k.builder.getBF16Type()), results[3], {row, column}, {.limit = rows});
+        k.store(top, results[0], {number, row});
+        k.store(total, results[1], {number, row});
       });
       k.approximate(); // of products of bf16
     });
@@ -302,7 +344,8 @@ private:
   Operation *op;
   SmallVector<Term> terms;
   Value offsets;
-  bool transposeB, softmax;
+  bool transposeB;
+  std::optional<LossReads> loss;
   RankedTensorType type;
   OutlineContext &context;
   int64_t n, rows, groups, m = 0, columns = 0, depth = 0, firstTile = 0;
@@ -317,11 +360,20 @@ Value sumInOneKernel(Operation *op, ValueRange as, ValueRange bs, Value offsets,
   return context.gpu && sum.fits() ? sum.run() : Value();
 }
 
-Logits logitsOf(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {
-  OneSum product(op, p.a, p.b, {}, p.transposeB, type, context, /*softmax=*/true);
-  if (context.ownProducts() && product.fits())
-    return product.runWithSoftmax();
-  return {matrixProduct(op, p, type, context), {}, {}};
+std::optional<LossTiles> lossTilesOf(Operation *op, const Product &p, RankedTensorType type, const LossReads &reads,
+                                     OutlineContext &context) {
+  OneSum product(op, p.a, p.b, {}, p.transposeB, type, context, reads);
+  if (context.ownProducts() && product.whyNot().empty())
+    return product.runForLoss();
+  return std::nullopt;
+}
+
+std::string whyNoLossTiles(Operation *op, Value x, Value weight, bool transposed, bool ownProducts) {
+  if (!ownProducts)
+    return "products are not kernels of a GPU";
+  OutlineContext context(op->getParentOfType<ModuleOp>());
+  auto type = RankedTensorType::get({1, shapeOf(weight)[transposed ? 0 : 1]}, Float32Type::get(op->getContext()));
+  return OneSum(op, x, weight, {}, transposed, type, context).whyNot();
 }
 
 Value sumInParts(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {

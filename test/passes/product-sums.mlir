@@ -90,14 +90,15 @@ func.func @narrow(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x16xbf16>) -
   return %dw : tensor<1024x16xf32>
 }
 
-// Logits: of each row the greatest of every tile and the sum of its exponentials come with the product, in whole tiles and one of 128 columns behind them; the loss
-// reads one logit of a row. With a library, for f32, and on a CPU it reads all of them.
+// Logits are in no memory: of each row the greatest of every tile, the sum of its exponentials and the label's logit come with the product, in whole tiles and one of
+// 128 columns behind them, of all rows at once. With a library, for f32, and on a CPU the loss reads logits.
 // CHECK-LABEL: func.func @loss(
-// CHECK: %[[FIRST:.*]]:3 = tile.launch @gemm_sum_softmax_f32_nn_128x256_1x64 grid [2, 65, 1]({{.*}}scalars = {band = 2 : index, first_column = 0 : index, first_tile = 0 : index,
-// CHECK-SAME: -> (tensor<1024x16768xf32>, tensor<66x1024xf32>, tensor<66x1024xf32>)
-// CHECK: %[[ALL:.*]]:3 = tile.launch @gemm_sum_softmax_behind_f32_nn_128x128_1x64 grid [1, 1, 8]({{.*}}, %[[FIRST]]#0, %[[FIRST]]#1, %[[FIRST]]#2)
+// CHECK: %[[FIRST:.*]]:3 = tile.launch @gemm_sum_loss_f32_nn_128x256_1x64 grid [2, 65, 1]({{.*}}arg_names = ["a0", "b0", "labels"]
+// CHECK-SAME: scalars = {band = 2 : index, first_column = 0 : index, first_tile = 0 : index,
+// CHECK-SAME: -> (tensor<66x1024xf32>, tensor<66x1024xf32>, tensor<1024xf32>)
+// CHECK: %[[ALL:.*]]:3 = tile.launch @gemm_sum_loss_behind_f32_nn_128x128_1x64 grid [1, 1, 8]({{.*}}, %[[FIRST]]#0, %[[FIRST]]#1, %[[FIRST]]#2)
 // CHECK-SAME: first_column = 16640 : index, first_tile = 65 : index
-// CHECK: tile.launch @cross_entropy_f32_of_tiles grid [256](%[[ALL]]#0, %{{.*}}, %[[ALL]]#1, %[[ALL]]#2)
+// CHECK: tile.launch @cross_entropy_f32_of_tiles grid [256](%[[ALL]]#2, %[[ALL]]#0, %[[ALL]]#1, %{{.*}})
 // CHAIN-LABEL: func.func @loss(
 // CHAIN: tile.launch @cross_entropy_f32 grid
 // LIBRARY-LABEL: func.func @loss(
@@ -106,6 +107,32 @@ func.func @narrow(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x16xbf16>) -
 func.func @loss(%x: tensor<1x1024x256xbf16>, %w: tensor<256x16768xbf16>, %labels: tensor<1x1024xi32>) -> tensor<1xf32> {
   %sum, %count = braid.linear_cross_entropy %x, %w, %labels : (tensor<1x1024x256xbf16>, tensor<256x16768xbf16>, tensor<1x1024xi32>) -> (tensor<1xf32>, tensor<1xf32>)
   return %sum : tensor<1xf32>
+}
+
+// Its gradient: exponentials in bf16, whose place cotangents take; eight times as many rows as features are a block.
+// CHECK-LABEL: func.func @loss_grad(
+// CHECK: %[[TILES:.*]]:4 = tile.launch @gemm_sum_softmax_f32_nn_128x256_1x64
+// CHECK-SAME: -> (tensor<65x1024xf32>, tensor<65x1024xf32>, tensor<1024xf32>, tensor<1024x16640xbf16>)
+// CHECK: %[[LSE:.*]]:3 = tile.launch @cross_entropy_f32_of_tiles
+// CHECK: tile.launch @cross_entropy_grad_of_tiles_256 grid [1024](%[[TILES]]#3, %[[TILES]]#0, %[[TILES]]#2, %{{.*}}, %[[LSE]]#0, %{{[a-z0-9]*}}) {{.*}}inplace = array<i64: 0>
+// CHECK-NOT: tensor<1024x16640xf32>
+// LIBRARY-LABEL: func.func @loss_grad(
+// LIBRARY: tile.launch @cross_entropy_grad_f32_bf16
+func.func @loss_grad(%x: tensor<1x2048x128xbf16>, %w: tensor<128x16640xbf16>, %labels: tensor<1x2048xi32>, %dsum: tensor<1xf32>)
+    -> (tensor<1x2048x128xbf16>, tensor<128x16640xf32>, tensor<1xf32>) {
+  %dx, %dw, %sum = braid.linear_cross_entropy_grad %x, %w, %labels, %dsum
+    : (tensor<1x2048x128xbf16>, tensor<128x16640xbf16>, tensor<1x2048xi32>, tensor<1xf32>) -> (tensor<1x2048x128xbf16>, tensor<128x16640xf32>, tensor<1xf32>)
+  return %dx, %dw, %sum : tensor<1x2048x128xbf16>, tensor<128x16640xf32>, tensor<1xf32>
+}
+
+// Of a part of the words: labels count from its first.
+// CHECK-LABEL: func.func @part(
+// CHECK: tile.launch @gemm_sum_loss_part_f32_nn_{{.*}}"labels", "coordinate"]
+// CHECK: tile.launch @cross_entropy_part_f32_of_tiles
+func.func @part(%x: tensor<1x1024x256xbf16>, %w: tensor<256x8192xbf16>, %labels: tensor<1x1024xi32>, %c: tensor<1xi32>) -> (tensor<1x1024xf32>, tensor<1x1024xf32>) {
+  %lse, %target = braid.linear_loss_part %x, %w, %labels, %c
+    : (tensor<1x1024x256xbf16>, tensor<256x8192xbf16>, tensor<1x1024xi32>, tensor<1xi32>) -> (tensor<1x1024xf32>, tensor<1x1024xf32>)
+  return %lse, %target : tensor<1x1024xf32>, tensor<1x1024xf32>
 }
 
 // No tile divides 202: as other products, in whole tiles and a rest. 7 columns are one tile.
