@@ -161,6 +161,9 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
 
   case Phase::kernels: {
     bool gpu = chunkOptions(options).sharedBytes > 0;
+    // Before the widening shares a kernel with what it widens.
+    if (options.target == "cuda" && options.gemm == "kernels")
+      pm.addPass(createUnwidenProductsPass());
     // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
     pm.addPass(createFuseRowsPass());
     // FLOPs and bytes follow from model ops and their shapes: counted before kernels exist, so that no kernel is its

@@ -224,6 +224,19 @@ def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
 
 //===- kernels: every op -> a launch, a library call or a view ------------------------------------------------------===//
 
+def UnwidenProductsPass : Pass<"braid-unwiden-products", "::mlir::ModuleOp"> {
+  let summary = "products of f32 read the bf16 tensor that their operand was widened from";
+  let description = [{
+    For GPUs, where a product of such an operand is three of bf16 (outline/SplitProducts): a router's input, twice as many bytes, need not be written. What else reads the
+    widened tensor still does.
+    ```mlir
+    Before: %i = braid.cast %n : (tensor<1x16384x1024xbf16>) -> tensor<1x16384x1024xf32>   %l = braid.linear %i, %w
+    After:  %l = braid.linear %n, %w : (tensor<1x16384x1024xbf16>, tensor<1024x64xf32>) -> tensor<1x16384x64xf32>
+    ```
+    Invariant: the same products of the same numbers.
+  }];
+}
+
 def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
   let summary = "decides which row-wise ops share a kernel";
   let description = [{

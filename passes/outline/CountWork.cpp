@@ -48,6 +48,22 @@ std::string factorsOf(Operation *op, int64_t size) {
   return words + (provesMildDecay(op, size) ? "one product of all pairs is safe in every chunk" : chooses);
 }
 
+/// Of a product of two matrices.
+std::string splitChoiceOf(Operation *op) {
+  auto of = [](Value x, Value y, Value weight, bool ofWeight) {
+    int64_t rows = shapeOf(x)[0] * shapeOf(x)[1], in = product(shapeOf(x)) / rows, out = product(shapeOf(y)) / rows;
+    Type left = tensorType(x).getElementType(), right = tensorType(ofWeight ? y : weight).getElementType();
+    return ofWeight ? splitChoice(in, out, rows, left, right, true) : splitChoice(rows, out, in, left, right, false);
+  };
+  if (auto linear = dyn_cast<LinearOp>(op))
+    return of(linear.getX(), linear.getResults().front(), linear.getWeights().front(), false);
+  if (auto grad = dyn_cast<LinearGradDataOp>(op); grad && grad.getDys().size() == 1)
+    return of(grad.getDys().front(), grad.getDx(), grad.getWeights().front(), false);
+  if (auto grad = dyn_cast<LinearGradWeightOp>(op))
+    return of(grad.getX(), grad.getDys().front(), {}, true);
+  return {};
+}
+
 /// How it was decided to do the op, in the words of the pass that decided.
 std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
   Operation *op = unit.front();
@@ -72,6 +88,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
   if (auto linear = dyn_cast<MoeGroupedLinearOp>(op);
       linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewExpertRows, gpu))
     return "generated: so few rows that the weights of their experts stream by once";
+  if (std::string parts = gpu && !library ? splitChoiceOf(op) : std::string(); !parts.empty())
+    return parts;
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
         return isF64(op) ? "generated: the library has no f64"

@@ -219,6 +219,8 @@ Value matrixProduct(Operation *op, const Product &p, Type type, OutlineContext &
     return few;
   if (tensor.getElementType().isF64())
     return gemmF64(op, p, tensor, context);
+  if (Value sum = splitProduct(op, p, tensor, context))
+    return sum;
   if (context.ownProducts())
     if (Value sum = sumInParts(op, p, tensor.clone(Float32Type::get(tensor.getContext())), context))
       return roundTo(op, sum, tensor, context);

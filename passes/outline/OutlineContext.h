@@ -73,6 +73,8 @@ public:
   bool cublaslt = false;
   /// Of gradients whose product adds up the squares of their rows (GradientSquares.cpp): the sums, or what stands for them until that product is outlined.
   llvm::DenseMap<mlir::Value, mlir::Value> squares;
+  /// Of f32 matrices: the bf16 matrices that they are the sum of (SplitProducts.cpp).
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> parts;
   /// Whether every product is a kernel of ours.
   bool ownProducts() const { return gpu && !cublaslt; }
 };

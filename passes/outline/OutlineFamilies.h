@@ -70,8 +70,16 @@ mlir::RankedTensorType squaresOfWeights(MoeGroupedLinearGradWeightOp op, unsigne
 llvm::SmallVector<mlir::Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned i, OutlineContext &context);
 /// Sums of squares go the way that gradients go, before any op is outlined (GradientSquares.cpp).
 void handSquares(OutlineContext &context);
-/// As sumInOneKernel(), a^T b (+ c, in its place) in f32, where its sum is long and its results are few.
+/// As sumInOneKernel(), a^T b (+ c, in its place) in f32, where its sum is long and its results are few. With `as`, `bs` the sum of a_i^T b_i, shaped as a^T b.
 mlir::Value sumInParts(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
+mlir::Value sumInParts(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, const Product &p,
+                       mlir::RankedTensorType type, OutlineContext &context);
+/// The longest sum of products of parts (SplitProducts.cpp) that tensor cores add up.
+inline constexpr int64_t kMostSplit = 1024;
+/// How a product of m x k and k x n with an f32 operand is one of parts of bf16, in words; empty: it is not.
+std::string splitChoice(int64_t m, int64_t n, int64_t k, mlir::Type a, mlir::Type b, bool transposeA);
+/// That product on a GPU (SplitProducts.cpp), nothing for others.
+mlir::Value splitProduct(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.
 inline constexpr int64_t kFewRows = 4, kFewExpertRows = 16;
 /// Whether a product of `rows` rows is one of `most` at most that FewRows.cpp has a kernel for.

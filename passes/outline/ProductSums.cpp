@@ -377,12 +377,18 @@ std::string whyNoLossTiles(Operation *op, Value x, Value weight, bool transposed
 }
 
 Value sumInParts(Operation *op, const Product &p, RankedTensorType type, OutlineContext &context) {
-  Type element = tensorType(p.a).getElementType();
+  return sumInParts(op, p.a, p.b, p, type, context);
+}
+
+Value sumInParts(Operation *op, ValueRange as, ValueRange bs, const Product &p, RankedTensorType type,
+                 OutlineContext &context) {
+  Type element = tensorType(as.front()).getElementType();
   bool tensorCores = element.isBF16();
   int64_t m = p.aColumns, n = p.bColumns, k = product(shapeOf(p.a)) / m;
-  int64_t parts = sumsAlongK(tensorCores, m, n, k);
+  bool split = as.size() > 1; // of f32, whose sums are as short as they need be
+  int64_t parts = std::max(sumsAlongK(tensorCores, m, n, k), split ? ceilDiv(k, kMostSplit) : 1);
   if (!context.gpu || !p.transposeA || p.transposeB || p.apart || parts < 2 || (p.c && p.c.getType() != type) ||
-      tensorType(p.b).getElementType() != element || !(tensorCores || element.isF32()) || !isContiguous(p.a) ||
+      tensorType(bs.front()).getElementType() != element || !(tensorCores || element.isF32()) || !isContiguous(p.a) ||
       !isContiguous(p.b))
     return {};
   Sides sides = sidesFor(tensorCores, m, n, ceilDiv(k, parts), parts);
@@ -392,31 +398,52 @@ Value sumInParts(Operation *op, const Product &p, RankedTensorType type, Outline
   if (!fits(m, rows) || !fits(n, columns))
     return {};
   bool alone = runsAlone(tensorCores, rows, columns);
-  std::string name = llvm::formatv("gemm_parts_{0}_{1}x{2}x{3}", typeName(element), rows, columns, sides.k);
+  std::string name = llvm::formatv("gemm_parts_{0}_{1}x{2}x{3}{4}", typeName(element), rows, columns, sides.k,
+                                   split ? "_sum" + std::to_string(as.size()) : "");
   std::string kernel = context.kernel(name, {"column", "row", "part"}, [&](KernelBuilder &t) {
-    Var a = t.buffer("a", element, {kDynamic, kDynamic}), b = t.buffer("b", element, {kDynamic, kDynamic});
+    Vars a, b;
+    for (size_t i = 0; i < as.size(); ++i) {
+      a.push_back(t.buffer(split ? numbered("a", i) : "a", element, {kDynamic, kDynamic}));
+      b.push_back(t.buffer(split ? numbered("b", i) : "b", element, {kDynamic, kDynamic}));
+    }
     Var y = t.buffer("y", t.f32(), {kDynamic, kDynamic, kDynamic}), depth = t.index("k"), length = t.index("length");
     Var column = t.program(0) * columns, part = t.program(2), begin = part * length;
-    Var end = min(begin + length, depth); // a multiple of the step, where there are further tokens
+    // A multiple of the step, where there are further tokens. Terms stand one behind the other.
+    Var end = split ? length * static_cast<double>(as.size()) : min(begin + length, depth);
     if (alone)
       t.inBoxes(); // whose widths are multiples of the grain
     eachTile(t, t.program(1), rows, alone, [&](Var row) {
-      Vars sum = t.loop(begin, end, sides.k, {t.tile({rows, columns}, t.f32())}, [&](Var at, ArrayRef<Var> sum) {
-        return Vars{dotTA(t.load(a, {at, row}, {sides.k, rows}, {.limit = t.size(a, 0)}),
-                          t.load(b, {at, column}, {sides.k, columns}, {.limit = t.size(b, 0)}), sum[0])};
+      Var from = split ? begin.like(0) : begin, zero = t.tile({rows, columns}, t.f32());
+      Vars sum = t.loop(from, end, sides.k, {zero}, [&](Var at, ArrayRef<Var> sum) {
+        Var left = a.front(), right = b.front(), first = at.like(0);
+        for (size_t i = 1; i < as.size(); ++i) {
+          Var term = length * static_cast<double>(i), further = ge(at, term);
+          left = select(further, a[i], left);
+          right = select(further, b[i], right);
+          first = select(further, term, first);
+        }
+        Var place = split ? begin + (at - first) : at;
+        AccessOptions ofLeft{.limit = split ? depth : t.size(left, 0)},
+            ofRight{.limit = split ? depth : t.size(right, 0)};
+        return Vars{dotTA(t.load(left, {place, row}, {sides.k, rows}, ofLeft),
+                          t.load(right, {place, column}, {sides.k, columns}, ofRight), sum[0])};
       });
       t.store(sum[0], y, {part, row, column});
     });
   });
   int64_t length = llvm::alignTo(ceilDiv(k, parts), sides.k);
   parts = ceilDiv(k, length);
-  Value left = context.view(op, p.a, {k, m}), right = context.view(op, p.b, {k, n});
   int64_t down = m / rows, programs = alone ? shareRows(down, n / columns * parts, /*most=*/2) : down;
   auto launch = context.launch(op, kernel, {n / columns, programs, parts});
-  launch.arg("a", left).arg("b", right).index("k", k).index("length", length);
+  for (auto [i, a, b] : llvm::enumerate(as, bs)) {
+    launch.arg(split ? numbered("a", i) : "a", context.view(op, a, {k, m}));
+    launch.arg(split ? numbered("b", i) : "b", context.view(op, b, {k, n}));
+  }
+  launch.index("k", k).index("length", length);
   if (alone)
     launch.index("parts", programs).index("tiles", down / programs);
-  Value partials = withProducts(launch.result("y", type.clone({parts, m, n})).run()[0], m * n * k);
+  int64_t products = m * n * k * static_cast<int64_t>(as.size());
+  Value partials = withProducts(launch.result("y", type.clone({parts, m, n})).run()[0], products);
   Value addend = p.c ? context.view(op, p.c, {m, n}) : Value();
   return context.view(op, sumOverRows(op, partials, context, addend), type.getShape());
 }

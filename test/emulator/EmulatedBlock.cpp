@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include <cmath>
 #include <sys/mman.h>
 
 /// Puts the registers that a function keeps, and the rounding mode, on the stack, goes on where `other` says, and leaves in
@@ -490,6 +491,15 @@ std::vector<uint16_t> Block::held(int64_t first) {
   return values;
 }
 
+/// Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it, which is the worst they may do.
+static float addProducts(float sum, const float *a, const float *b, int stride) {
+  double exact = sum;
+  for (int k = 0; k < 16; ++k)
+    exact += static_cast<double>(a[k]) * static_cast<double>(b[k * stride]);
+  auto rounded = static_cast<float>(exact);
+  return std::fabs(static_cast<double>(rounded)) > std::fabs(exact) ? std::nextafterf(rounded, 0.0F) : rounded;
+}
+
 void Block::multiplyGroup(int64_t first) {
   const GroupProduct product = *fibers[first].product;
   InFlight one{product, product.inRegisters ? held(first) : operand(product.a, product.turnedA, 64),
@@ -507,9 +517,7 @@ void Block::multiplyGroup(int64_t first) {
       Fiber &fiber = fibers[first + thread];
       const PendingSum *pending = pendingOf(fiber, fiber.sums[i]);
       float sum = pending ? pending->value : fiber.sums[i];
-      for (int k = 0; k < 16; ++k)
-        sum += a[row * 16 + k] * b[column * 16 + k];
-      fiber.sums[i] = promise(fiber, fiber.sums[i], sum);
+      fiber.sums[i] = promise(fiber, fiber.sums[i], addProducts(sum, &a[row * 16], &b[column * 16], 1));
     }
   inFlight[first / kGroup].back().push_back(std::move(one));
 }
@@ -576,8 +584,7 @@ void Block::multiply(int64_t first) {
     Fragments &f = *fibers[first + lane].fragments;
     for (int i = 0; i < 4; ++i) {
       int row = lane / 4 + (i / 2) * 8, column = lane % 4 * 2 + i % 2;
-      for (int k = 0; k < 16; ++k)
-        f.c[i] += a[row][k] * b[k][column];
+      f.c[i] = addProducts(f.c[i], a[row], &b[0][column], 8);
     }
   }
 }

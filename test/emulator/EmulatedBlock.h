@@ -263,7 +263,7 @@ private:
   /// The other way.
   void storeMatrices(int64_t first);
 
-  /// Products are exact in f32; the hardware's order of summation is not known, here it is that of k.
+  /// As multiplyGroup() does.
   void multiply(int64_t first);
 
   std::vector<Fiber> fibers;

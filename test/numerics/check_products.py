@@ -1,9 +1,9 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring|boxes|group_boxes|loss]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring|boxes|group_boxes|loss|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `loss`: one in tiles of 128 x 256, for devices too. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `loss`: one in tiles of 128 x 256, for devices too; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import sys
@@ -152,7 +152,25 @@ def add_loss(program, rng, R, K, N):
     program.check(f, {"x": a, "w": b, "labels": ids, "dsum": [0.25]}, references, {"sum": 1e-6, "again": 1e-6, "dx": 4e-3})
 
 
+def add_split(program, rng, T, K, N):
+    """Products of f32 in parts of bf16, of x that was widened: as exact as f32, also where all terms have one sign and tensor cores cut each sum."""
+    f = program.function(f"split_{T}x{K}x{N}", "f32")
+    narrow, w, dy = f.input("x", (1, T, K), "bf16"), f.input("w", (K, N)), f.input("dy", (1, T, N))
+    x = f.rows("cast", [narrow], Type((1, T, K), "f32"))
+    f.output("y", f.op("braid.linear", [x, w], [dy.type])[0])
+    f.output("dx", f.op("braid.linear_grad_data", [[dy], [w]], x.type, segments=True))
+    f.output("dw", f.op("braid.linear_grad_weight", [x, [dy], []], [w.type], segments=True)[0])
+    for label, sign in (("", lambda v: v), ("of one sign", np.abs)):
+        a = {n: rounded([sign(rng.standard_normal(o.type.shape))], o.type.dtype)[0] for n, o in f.inputs.items()}
+        references = {"y": a["x"] @ a["w"], "dx": a["dy"] @ a["w"].T, "dw": a["x"][0].T @ a["dy"][0]}
+        program.check(f, a, references, limits("f32", ("dx", "dw"))(references), f"{f.name} {label}")
+
+
 def main(parts=""):
+    if parts == "split":
+        program, rng = Program("products-split"), np.random.default_rng(7)
+        add_split(program, rng, 2048, 1024, 272)
+        return program.finish()
     if parts == "loss":
         program, rng = Program("products-loss"), np.random.default_rng(7)
         add_loss(program, rng, 288, 64, 65 * 256 + 128)  # two blocks of logits
