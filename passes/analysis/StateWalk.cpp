@@ -24,9 +24,9 @@ static constexpr double kScanIteration = 0.25;
 
 /// Outputs of chunks move less than memory could: their programs load, wait, multiply and store.
 static constexpr double kOutputBytes = 2e6;
-/// An iteration that makes outputs: products at what wgmma does a microsecond on a multiprocessor, beside them two barriers, what waits for a
-/// product before it, and formulas of each pair of tokens; the latter are those of other programs' products.
-static constexpr double kFlops = 4.5e6, kOutputIteration = 0.5, kOutputToken = 0.015;
+/// An iteration that makes outputs: FLOPs of a multiprocessor in a microsecond, with the formulas beside products; of a program alone two barriers and
+/// products that wait for each other.
+static constexpr double kFlops = 4.5e6, kOutputIteration = 0.4, kOutputToken = 0.01;
 
 /// Bytes of a token's keys and gates, for so many keys.
 static double bytesOfKeys(const ScanSizes &sizes, double keys) {
@@ -128,7 +128,7 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
       double blocks = static_cast<double>(ends->perHead) * heads * (cuts - 1);
       double endsEach = (kIteration + kToken * C) * std::ceil(blocks / (2 * kMultiprocessors));
       time += kLaunch + cuts * kFold + std::max(std::ceil(chunks / cuts) * endsEach,
-                                                heads * chunks * C * (keyBytes + 2 * allValues) / kMemoryBytes);
+                                                (1 - 1 / cuts) * heads * chunks * C * (keyBytes + 2 * allValues) / kMemoryBytes);
     }
     if (!best || time < best->microseconds)
       best = {sizes.chunk, perHead, segments, time, ends};

@@ -13,8 +13,8 @@
 // CHECK: %[[S:.*]] = arith.truncf {{.*}} : vector<64x64xf32> to vector<64x64xbf16>
 // CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
 // CHECK: tile.dot {{.*}}, %[[S]], {{.*}} {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
-// CHECK: tile.store {{.*}} : vector<64x64xbf16>, memref<?x?x32x128xbf16>
 // CHECK: tile.dot {{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x128xbf16>, vector<64x128xf32>
+// CHECK: tile.store {{.*}} : vector<64x64xbf16>, memref<?x?x32x128xbf16>
 func.func @numbers(%q: tensor<1x8192x32x128xbf16>, %g: tensor<1x8192x32xf32>, %s: tensor<1x32x128x128xf32>, %c: tensor<1x129x4xi32>) -> tensor<1x8192x32x128xbf16> {
   %o, %f = braid.lsm.output_walk S %q, %q, %q log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 0.5 : f64, braid.walk_segments = 2 : i64}
     : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32xf32>, tensor<1x32x128x128xf32>, tensor<1x129x4xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x32x128x128xf32>)
