@@ -328,8 +328,7 @@ LogicalResult LsmOutputWalkOp::verify() {
   LsmClass kind = getClassId();
   ScanTraits takes(kind);
   if (takes.dense || takes.vectorDecay)
-    return emitOpError() << "class " << stringifyLsmClass(kind)
-                         << " has no walk that stores outputs: I, S0 and S have";
+    return emitOpError() << "class " << stringifyLsmClass(kind) << " has no walk that stores outputs: I, S0 and S have";
   for (Named x : {q, k, v}) {
     CHECK(hasRank(*this, x, 4));
     CHECK(isFloat(*this, x));

@@ -102,8 +102,9 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
   // Warps have 16 tokens and 16 values each; a thread has registers for so many keys, a block room for the chunks of two iterations.
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
   int64_t chunkBytes = sizes.chunk * (2 * (2 * sizes.keys + sizes.chunk) + 4);
-  if (2 * chunkBytes + 2 * sizes.chunk * sizes.chunk > roomBytes || sizes.chunk < leastTokens || sizes.chunk > mostTokens || sizes.chunk % leastTokens != 0 ||
-      sizes.values % sizes.chunk != 0 || sizes.keys % products != 0 || sizes.keys > mostKeys)
+  if (2 * chunkBytes + 2 * sizes.chunk * sizes.chunk > roomBytes || sizes.chunk < leastTokens ||
+      sizes.chunk > mostTokens || sizes.chunk % leastTokens != 0 || sizes.values % sizes.chunk != 0 ||
+      sizes.keys % products != 0 || sizes.keys > mostKeys)
     return std::nullopt;
   auto C = static_cast<double>(sizes.chunk), K = static_cast<double>(sizes.keys),
        heads = static_cast<double>(sizes.rows * sizes.heads), allValues = static_cast<double>(sizes.values);
@@ -117,8 +118,8 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
     double flops = 2 * C * (2 * K * C + C * K + C * C), bytes = C * (keyBytes + 2 * K + 4 * C);
     double rounds = std::ceil(programs / (2 * kMultiprocessors));
     double busy = std::max(programs / kMultiprocessors, 1.0);
-    double each = std::max({(kOutputIteration + kOutputToken * C) * rounds, busy * flops / kFlops,
-                            busy * bytes / kCacheBytes});
+    double each =
+        std::max({(kOutputIteration + kOutputToken * C) * rounds, busy * flops / kFlops, busy * bytes / kCacheBytes});
     double all = heads * chunks * C * (keyBytes + 2 * K + 4 * allValues);
     double time = kLaunch + std::max(std::ceil(chunks / cuts) * each, all / kMemoryBytes);
     std::optional<WalkBlocks> ends;
@@ -127,8 +128,9 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
         continue;
       double blocks = static_cast<double>(ends->perHead) * heads * (cuts - 1);
       double endsEach = (kIteration + kToken * C) * std::ceil(blocks / (2 * kMultiprocessors));
-      time += kLaunch + cuts * kFold + std::max(std::ceil(chunks / cuts) * endsEach,
-                                                (1 - 1 / cuts) * heads * chunks * C * (keyBytes + 2 * allValues) / kMemoryBytes);
+      time += kLaunch + cuts * kFold +
+              std::max(std::ceil(chunks / cuts) * endsEach,
+                       (1 - 1 / cuts) * heads * chunks * C * (keyBytes + 2 * allValues) / kMemoryBytes);
     }
     if (!best || time < best->microseconds)
       best = {sizes.chunk, perHead, segments, time, ends};

@@ -426,7 +426,8 @@ private:
       madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
   DenseMap<Operation *, SmallVector<Value>>
       asked; ///< words of loads in columns that are on their way to where they are first read
-  DenseSet<Value> panels; ///< loads that rows multiply by wgmma, and rows they hand on: they lie in shared memory as it reads them
+  DenseSet<Value>
+      panels; ///< loads that rows multiply by wgmma, and rows they hand on: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result
   DenseMap<Value, std::shared_ptr<const SumRows>> sumRows; ///< by what is reduced of them
   DenseMap<Value, std::shared_ptr<const OuterSum>>

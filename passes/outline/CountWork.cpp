@@ -112,7 +112,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
             .str();
       })
       .Case([](LsmOutputWalkOp walk) {
-        return llvm::formatv("outputs where the state is: one walk over the row, chunk after chunk of {0} tokens; no state of a chunk in memory",
+        return llvm::formatv("outputs where the state is: one walk over the row, chunk after chunk of {0} tokens; no "
+                             "state of a chunk in memory",
                              walk.getChunkSize())
             .str();
       })

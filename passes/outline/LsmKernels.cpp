@@ -156,8 +156,9 @@ public:
                                    elementOf(walk.getInitialState()), walk.getChunkSize());
     std::optional<OutputBlocks> blocks = outputBlocksOf(ScanSizes::of(walk, shape.chunk), walk);
     if (!blocks)
-      return walk.emitOpError("has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 "
-                              "and at most 128");
+      return walk.emitOpError(
+          "has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 "
+          "and at most 128");
     shape.segments = blocks->segments;
     int64_t rows = shapeOf(walk.getK())[0];
     SmallVector<Value> ends; // of all segments but the last
@@ -176,8 +177,8 @@ public:
       ends = launch.run();
     }
     shape.mostColumns = shape.chunk;
-    auto launch = begin("output_walk", shape, writeOutputWalk, columnGrid,
-                        {blocks->perHead * shape.segments, shape.heads, rows});
+    auto launch =
+        begin("output_walk", shape, writeOutputWalk, columnGrid, {blocks->perHead * shape.segments, shape.heads, rows});
     launch.arg("q", walk.getQ()).arg("k", walk.getK()).arg("v", walk.getV());
     optional(launch, "log_decay", walk.getLogDecay());
     launch.arg("chunks", walk.getChunks()).arg("initial_state", walk.getInitialState());
