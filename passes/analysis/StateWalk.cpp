@@ -103,8 +103,8 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
   int64_t chunkBytes = sizes.chunk * (2 * (2 * sizes.keys + sizes.chunk) + 4);
   if (2 * chunkBytes + 2 * sizes.chunk * sizes.chunk > roomBytes || sizes.chunk < leastTokens ||
-      sizes.chunk > mostTokens || sizes.chunk % leastTokens != 0 || sizes.values % sizes.chunk != 0 ||
-      sizes.keys % products != 0 || sizes.keys > mostKeys)
+      sizes.chunk > mostTokens || !llvm::isPowerOf2_64(static_cast<uint64_t>(sizes.chunk)) ||
+      sizes.values % sizes.chunk != 0 || sizes.keys % products != 0 || sizes.keys > mostKeys)
     return std::nullopt;
   auto C = static_cast<double>(sizes.chunk), K = static_cast<double>(sizes.keys),
        heads = static_cast<double>(sizes.rows * sizes.heads), allValues = static_cast<double>(sizes.values);

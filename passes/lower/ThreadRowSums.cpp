@@ -64,7 +64,7 @@ SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
   return sums;
 }
 
-/// Running sums of one vector for all rows: a lane adds up its part, then those of the lanes before it, and gives what others have columns of.
+/// Running sums of one vector, whose length is a power of two, for all rows: a lane adds up its part, then those of the lanes before it, and gives what others have columns of.
 SmallVector<Value> ThreadLowering::addUpAlike(Value vector, bool reverse) {
   int64_t length = tileType(vector).getDimSize(0), each = length / kWarp;
   auto plus = [&](Value x, Value y) -> Value { return arith::AddFOp::create(b, loc, x, y); };
@@ -126,7 +126,8 @@ SmallVector<Value> ThreadLowering::addUpOwned(tile::CumsumOp op) {
                    : arith::SelectOp::create(b, loc, isLater, sum, none);
   };
   auto blocks = static_cast<int64_t>(values.size() / 4);
-  if (int64_t length = tileType(op.getSource()).getDimSize(0); alike && length % kWarp == 0)
+  if (int64_t length = tileType(op.getSource()).getDimSize(0);
+      alike && length % kWarp == 0 && llvm::isPowerOf2_64(static_cast<uint64_t>(length)))
     return addUpAlike(repeated.getSource(), reverse);
   for (size_t half = 0; half < (alike ? 1 : 2); ++half) {
     Value all; // of the blocks before this one
