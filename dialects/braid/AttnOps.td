@@ -14,6 +14,7 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
     Key s of token t: without `cache`, keys documents[t] + prefix <= s <= t + prefix (S = prefix + T: the K/V prefix of
     earlier slices); with `cache`, k and v are caches whose row 0 is the document's first token: 0 <= s <= t - documents[t].
     `window` w > 0 keeps the last w keys only. Online softmax in f32 (FlashAttention-2).
+    Scores are scaled in f32; where the operands of products are rounded and nothing keeps scores in registers, q is scaled before it is rounded.
     `ring` (with `cache` and a window): row p mod S holds the key at position p of the document. The rows of these T tokens
     have been appended, so S >= w + T - 1 keeps every key that the first of them still sees.
     Along `sp` a `coordinate` [1] i32 says that the row begins coordinate * T tokens before these. With the keys of all ranks

@@ -170,6 +170,8 @@ private:
       LLVM::StoreOp::create(b, loc, sums, place);
       call("braid_emulate_wgmma_sums", {}, {number(i32, static_cast<int64_t>(wait.getOperands().size())), place});
       op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, sums.getType(), place).getResult()});
+    } else if (auto sums = dyn_cast<LLVM::InlineAsmOp>(op); sums && sums.getAsmString().starts_with(kBeginSums)) {
+      op->replaceAllUsesWith(ValueRange{LLVM::ZeroOp::create(b, loc, op->getResult(0).getType())});
     } else if (auto turn = dyn_cast<LLVM::InlineAsmOp>(op); turn && turn.getAsmString() == kTransposeBlock) {
       op->replaceAllUsesWith(ValueRange{transposeBlock(turn.getOperands().front())});
     } else if (auto product = dyn_cast<LLVM::InlineAsmOp>(op); product && product->hasAttr(kGroupProductAttr)) {

@@ -87,8 +87,9 @@ double Walk::lanesOf(Operation *op) {
 }
 
 bool Walk::isApproximate(Operation *op) {
-  auto exp = dyn_cast<math::ExpOp>(op);
-  return rates.lanesInTurn && exp && bitEnumContainsAll(exp.getFastmath(), arith::FastMathFlags::afn);
+  auto may = dyn_cast<arith::ArithFastMathInterface>(op);
+  return rates.lanesInTurn && isa<math::ExpOp, math::Exp2Op>(op) && may &&
+         bitEnumContainsAll(may.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn);
 }
 
 /// Index arithmetic is free: addresses are formed beside what is computed, or before the loop.
@@ -120,7 +121,7 @@ void Walk::count(Operation *op, Own &own) {
   } else if (isa<math::MathDialect>(op->getDialect()))
     own.compute += (isa<math::AbsFOp, math::FloorOp, math::CeilOp, math::CopySignOp, math::AbsIOp>(op) ? 1
                     : isApproximate(op)                                                                ? approximate
-                    : isa<math::ExpOp>(op)                                                             ? exponential
+                    : isa<math::ExpOp, math::Exp2Op>(op)                                               ? exponential
                                                                                                        : polynomial) *
                    lanesOf(op);
 }

@@ -63,6 +63,8 @@ inline constexpr llvm::StringLiteral kAwaitRead = "cp.async.bulk.wait_group.read
 inline constexpr llvm::StringLiteral kTransposeBlock = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;";
 /// How the inline assembly begins that waits for products by wgmma; behind it, how many of the last may go on. The sums pass through it.
 inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned ";
+/// How the inline assembly begins that gives registers to sums of which the first product reads none.
+inline constexpr llvm::StringLiteral kBeginSums = "mov.b32 $0, 0;";
 /// Of the inline assembly that multiplies 64 rows in registers by wgmma (sums, four registers of a, b): whether b is MN-major.
 inline constexpr llvm::StringLiteral kGroupProductAttr = "threads.wgmma_rows";
 /// The flat memref<?xi8> over the memory at `pointer`, in the form that conversion to LLVM gives it.

@@ -483,6 +483,7 @@ void ThreadLowering::buildEntry() {
 }
 
 LogicalResult ThreadLowering::run() {
+  splitLoads();
   buildEntry();
   bool alone = rowWalk && kernel.getOps<scf::ForOp>().empty();
   if (alone ? !lowerRowWalk() || failedOnce : failed(lowerBlock(kernel.front())))
@@ -491,6 +492,7 @@ LogicalResult ThreadLowering::run() {
     lowered.erase();
     for (Operation *table : tables)
       table->erase();
+    joinLoads();
     return failure();
   }
   if (scratched && threads > 1) {

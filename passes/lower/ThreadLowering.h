@@ -288,6 +288,8 @@ private:
   void settleReads(Region &region);
   void fetchOperands(tile::DotOp op);
   void planPanels();
+  void splitLoads();
+  void joinLoads();
   Buffer *allocatePanel(VectorType type);
   View panelView(Buffer *buffer) const;
   void fillPanel(const View &view, tile::LoadOp load);
@@ -426,6 +428,7 @@ private:
       madeLate; ///< what lies in the columns of warps; of that, what is made where it is first read
   DenseMap<Operation *, SmallVector<Value>>
       asked; ///< words of loads in columns that are on their way to where they are first read
+  llvm::SetVector<tile::LoadOp> readTwice; ///< by formulas, and as a panel by products
   DenseSet<Value>
       panels; ///< loads that rows multiply by wgmma, and rows they hand on: they lie in shared memory as it reads them
   DenseMap<Value, std::shared_ptr<const LoopSums>> loopSums; ///< by the loop's result

@@ -151,7 +151,29 @@ Value ThreadLowering::describePanel(Value address, int64_t blockBytes) {
   return arith::OrIOp::create(b, loc, start, number(layout));
 }
 
+/// Registers that the first product writes without reading them. Each is written here, or the assembler would keep it from one iteration for the next: it
+/// drops what nobody reads. The optimizer would copy zeros to where they are read, which would make products wait for each other.
+static Value beginSums(OpBuilder &b, Location loc, int64_t count) {
+  std::string text, constraints;
+  for (int64_t i = 0; i < count; ++i) {
+    text += ("mov.b32 $" + Twine(i) + ", 0;").str();
+    constraints += i ? ",=f" : "=f";
+  }
+  return LLVM::InlineAsmOp::create(b, loc, registersOf(b, count), ValueRange(), text, constraints,
+                                   /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
+/// Whether a product's sums begin with it.
+static bool begins(Value sums) {
+  auto code = sums.getDefiningOp<LLVM::InlineAsmOp>();
+  return code && code.getAsmString().starts_with(kBeginSums);
+}
+
 Value ThreadLowering::structOfSums(ValueRange sums) {
+  if (!rowBoxes.empty() && llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); }))
+    return beginSums(b, loc, static_cast<int64_t>(sums.size()));
   Value whole = LLVM::PoisonOp::create(b, loc, registersOf(b, static_cast<int64_t>(sums.size())));
   for (auto [i, sum] : llvm::enumerate(sums))
     whole = LLVM::InsertValueOp::create(b, loc, whole, sum, ArrayRef<int64_t>{static_cast<int64_t>(i)});
@@ -172,9 +194,9 @@ Value ThreadLowering::multiplyByGroup(Value left, bool leftAlongK, Value right, 
   auto layout = [&](bool transposed) { return transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row; };
   auto bf16 = NVVM::WGMMATypes::bf16;
   auto one = NVVM::WGMMAScaleIn::one;
+  auto added = begins(sums) ? NVVM::WGMMAScaleOut::zero : NVVM::WGMMAScaleOut::one;
   return NVVM::WgmmaMmaAsyncOp::create(b, loc, sums.getType(), sums, left, right, shape, bf16, bf16,
-                                       NVVM::WGMMATypes::f32, NVVM::WGMMAScaleOut::one, one, one, layout(!leftAlongK),
-                                       layout(rightAlongK),
+                                       NVVM::WGMMATypes::f32, added, one, one, layout(!leftAlongK), layout(rightAlongK),
                                        /*satfinite=*/nullptr);
 }
 

@@ -6,6 +6,9 @@
 // start the copies of the iteration two before the last that the ring has room for: so nobody waits for those that are less than an iteration
 // behind. Vectors that are read beside a tile, of which no box need be, the lanes copy by themselves.
 //
+// A warpgroup's own products go on beside its formulas (FlashAttention-3, Shah et al. 2024): each is awaited where its sums are read, and no register that a
+// product reads or writes is written while another one is under way, or the assembler would let none be.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
 
@@ -27,7 +30,8 @@ struct ThreadLowering::RowBoxes {
   SmallVector<Operation *> places; ///< scalars of an iteration that say where, in order
   int64_t stages = 0, stageBytes = 0, boxBytes = 0;
   Buffer *ring = nullptr, *barriers = nullptr;
-  Value stage; ///< of the iteration that is emitted
+  Value stage, phase; ///< of the iteration that is emitted, and of its boxes
+  int64_t seen = 0; ///< groups of products that had begun where one was awaited last
   int64_t ahead() const { return stages - kBehind; }
 };
 
@@ -67,9 +71,10 @@ std::shared_ptr<ThreadLowering::RowBoxes> ThreadLowering::boxesOf(scf::ForOp op)
   llvm::sort(boxes->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   boxes->stageBytes = boxes->boxBytes + llvm::alignTo(boxes->stageBytes, kPatternBytes);
   // Between what lies there now there may be no place for all of it; packed there is (TileToThreads.cpp).
-  int64_t taken = 2 * kPatternBytes;
+  int64_t taken = 0;
   for (const Buffer *buffer : live)
-    taken += llvm::alignTo(buffer->bytes, kPatternBytes);
+    taken += buffer->bytes;
+  taken = llvm::alignTo(taken, kPatternBytes) + 2 * kMostStages * kBarrierBytes;
   boxes->stages = std::min(kMostStages, (limits.sharedBytes - taken) / boxes->stageBytes);
   return boxes->stages < kLeastStages ? nullptr : boxes;
 }
@@ -170,8 +175,9 @@ void ThreadLowering::enterBoxes(RowBoxes &boxes, Value at) {
   Value number = divide(arith::SubIOp::create(b, loc, at, scalars.lookup(op.getLowerBound())), boxes.step);
   copyBoxes(boxes, add(at, boxes.ahead() * boxes.step), add(number, boxes.ahead()));
   boxes.stage = remainder(number, boxes.stages);
+  boxes.phase = remainder(divide(number, boxes.stages), 2);
   awaitPhase(b, loc, barrierOf(b, loc, boxes.barriers->memref, boxes.stages, /*empty=*/false, boxes.stage),
-             remainder(divide(number, boxes.stages), 2));
+             boxes.phase);
   // Lanes may have left the loop that waits one after the other.
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   Value begin = add(mul(boxes.stage, constant(boxes.stageBytes)), boxes.ring->offset);
@@ -198,6 +204,37 @@ void ThreadLowering::leaveBoxes(const RowBoxes &boxes) {
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   onlyIf(less(lane, 1), [&] {
     arriveAt(b, loc, barrierOf(b, loc, boxes.barriers->memref, boxes.stages, /*empty=*/true, boxes.stage));
+  });
+}
+
+/// What lies in a ring until the iteration ends may be multiplied while formulas are computed: sums are awaited where they are read. The assembler would
+/// wait as early as it can, and compute what does not need the sums behind that; but it moves nothing across a loop, such as that of threads that wait for
+/// boxes, which have come.
+void ThreadLowering::settle(Value v) {
+  auto it = inFlight.find(v);
+  if (it == inFlight.end())
+    return;
+  for (auto &[loop, boxes] : rowBoxes) {
+    if (it->second > awaited && it->second <= boxes->seen)
+      awaitPhase(b, loc, barrierOf(b, loc, boxes->barriers->memref, boxes->stages, /*empty=*/false, boxes->stage),
+                 boxes->phase);
+    boxes->seen = groups;
+  }
+  awaited = std::max(awaited, it->second);
+  owned[v] = awaitProducts(owned[v], groups - awaited);
+  inFlight.erase(it);
+}
+
+void ThreadLowering::settleAll() {
+  while (!inFlight.empty())
+    settle(inFlight.front().first);
+}
+
+/// A branch may not wait: what follows it would not have.
+void ThreadLowering::settleReads(Region &region) {
+  region.walk([&](Operation *inside) {
+    for (Value leaf : ownedLeaves(inside->getOperands()))
+      settle(leaf);
   });
 }
 

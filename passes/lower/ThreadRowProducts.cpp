@@ -59,8 +59,8 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
     base = describePanel(base, right.panel.blockBytes());
     first = first ? describePanel(first, left.panel.blockBytes()) : Value();
   }
-  NVVM::WgmmaFenceAlignedOp::create(b, loc);
   Value whole = held.empty() ? structOfSums(sums) : Value();
+  NVVM::WgmmaFenceAlignedOp::create(b, loc);
   for (int64_t k = 0; k < depth; k += 16) {
     Value y = further(right, base, k);
     if (held.empty())

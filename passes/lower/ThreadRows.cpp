@@ -4,7 +4,7 @@
 // Where a loop carries such sums, each warp owns 16 of their rows over the whole kernel: products, formulas of them, what
 // is reduced along their rows and what loops carry stay in its registers, and a product is the left operand of the next
 // one without passing through memory; so do the results of a branch between formulas (a mask that most tiles do not need). A tile may have its rows along its second dimension ("turned"): its product is
-// computed the other way round. Where what loops carry is turned (the states of a scan, whose columns do not meet), all products are, and what was
+// computed the other way round. Rows that stay where others pass by wgmma reads from shared memory, where they lie in panels as it wants them: no registers hold them. Where what loops carry is turned (the states of a scan, whose columns do not meet), all products are, and what was
 // computed is their right operand, which is the left one of the product that is computed.
 //
 // A loop that adds products to a state may make what it multiplies of running sums: log decays of the tokens of a chunk, in the channels that a warp
@@ -24,6 +24,8 @@ using namespace braid::lower;
 
 /// Elements of carried tiles that a thread has.
 static constexpr int64_t kMostCarried = 160;
+/// Sums of products beside which it has a register for the number of its warp.
+static constexpr int64_t kMostSumsAlike = 96;
 
 int64_t lower::carriedInRows(scf::ForOp loop) {
   int64_t elements = 0;
@@ -240,14 +242,18 @@ std::optional<DenseMap<Value, bool>> RowSearch::run() {
   });
   if (others)
     return {};
-  for (scf::ForOp loop : loops)
-    for (Value result : loop.getResults()) {
-      VectorType type = tileType(result);
-      bool turned =
-          allTurned || (type && type.getRank() == 2 && type.getDimSize(0) != rows && type.getDimSize(1) == rows);
-      if (type && !require(result, turned))
-        return {};
-    }
+  // A tile that has as many columns says by its products which of both are rows.
+  for (bool square : {false, true})
+    for (scf::ForOp loop : loops)
+      for (Value result : loop.getResults()) {
+        VectorType type = tileType(result);
+        bool columns = type && type.getRank() == 2 && type.getDimSize(1) == rows;
+        bool isSquare = columns && type.getDimSize(0) == rows;
+        if (!type || isSquare != square || (isSquare && found.count(result)))
+          continue;
+        if (!require(result, allTurned || (columns && !isSquare)))
+          return {};
+      }
   for (size_t before = 0; before != found.size();) {
     before = found.size();
     SmallVector<Value> values(llvm::make_first_range(found));
@@ -327,6 +333,10 @@ void ThreadLowering::planRows() {
     }
   SmallVector<Value> elsewhere = llvm::to_vector(llvm::make_first_range(inRows));
   llvm::append_range(elsewhere, panels);
+  // What formulas read of it they read of memory, unless they ask for all of it together.
+  for (tile::LoadOp load : readTwice)
+    if (!llvm::is_contained(repeated, load.getResult()))
+      elsewhere.push_back(load.getResult());
   // What only a branch reads is computed there: few take it.
   kernel.walk([&](scf::IfOp branch) {
     branch.walk([&](Operation *inside) { llvm::append_range(elsewhere, inside->getResults()); });
@@ -361,17 +371,25 @@ void ThreadLowering::planPanels() {
         load.getDims().back() + 1 != load.getSource().getType().getRank() ||
         load.getSource().getType().getStridesAndOffset().first.back() != 1 || load->use_empty())
       return;
+    bool isLeft = false, isRight = false, others = false;
     bool all = llvm::all_of(load->getUsers(), [&](Operation *user) {
       auto dot = dyn_cast<tile::DotOp>(user);
-      auto it = dot ? inRows.find(dot.getResult()) : inRows.end();
+      if (!dot)
+        return others = true;
+      auto it = inRows.find(dot.getResult());
       if (it == inRows.end() || dot.getA() == dot.getB() || load.getResult() == dot.getAcc())
         return false;
       // Rows that stay from one block to the next, or what they meet in their own; which others may be beside that.
-      bool here = dot->getBlock() == load->getBlock();
-      return (load.getResult() == rightOf(dot, it->second)) == here || (here && meetsRows(load.getResult()));
+      bool right = load.getResult() == rightOf(dot, it->second), here = dot->getBlock() == load->getBlock();
+      (right ? isRight : isLeft) = true;
+      return right == here || (here && meetsRows(load.getResult()));
     });
-    if (all)
+    // Rows that formulas read too are read of memory twice: a panel is only for products.
+    bool twice = others && isLeft && !isRight && load->getParentOp() == kernel;
+    if (all && (isLeft || isRight) && (!others || twice))
       panels.insert(load.getResult());
+    if (twice)
+      readTwice.insert(load);
   });
   kernel.walk([&](tile::DotOp dot) {
     if (auto it = inRows.find(dot.getResult()); it != inRows.end() && isHandedOn(rightOf(dot, it->second)))
@@ -397,6 +415,26 @@ void ThreadLowering::planPanels() {
   if (nested)
     panels.clear();
   patterned |= !panels.empty();
+  readTwice.remove_if([&](tile::LoadOp load) { return !panels.erase(load.getResult()); });
+}
+
+/// Loads that products and formulas read become two, of which products read the first one: what stays lies together.
+void ThreadLowering::splitLoads() {
+  for (tile::LoadOp load : readTwice) {
+    auto other = cast<tile::LoadOp>(OpBuilder(load).clone(*load));
+    load.getResult().replaceUsesWithIf(other.getResult(),
+                                       [](OpOperand &use) { return isa<tile::DotOp>(use.getOwner()); });
+    panels.insert(other.getResult());
+  }
+}
+
+/// The kernel as it was.
+void ThreadLowering::joinLoads() {
+  for (tile::LoadOp load : readTwice) {
+    auto other = cast<tile::LoadOp>(load->getPrevNode());
+    other.getResult().replaceAllUsesWith(load.getResult());
+    other->erase();
+  }
 }
 
 Buffer *ThreadLowering::allocatePanel(VectorType type) {
@@ -546,27 +584,6 @@ SmallVector<Value> ThreadLowering::pairsOf(Value v, bool turned) {
   return pairs;
 }
 
-/// What lies in a ring until the iteration ends (ThreadRowBoxes.cpp) may be multiplied while formulas are computed: sums are awaited where they are read.
-void ThreadLowering::settle(Value v) {
-  auto it = inFlight.find(v);
-  if (it == inFlight.end())
-    return;
-  awaited = std::max(awaited, it->second);
-  owned[v] = awaitProducts(owned[v], groups - awaited);
-  inFlight.erase(it);
-}
-
-void ThreadLowering::settleAll() {
-  while (!inFlight.empty())
-    settle(inFlight.front().first);
-}
-
-/// A branch may not wait: what follows it would not have.
-void ThreadLowering::settleReads(Region &region) {
-  region.walk([&](Operation *inside) {
-    for (Value leaf : ownedLeaves(inside->getOperands()))
-      settle(leaf);
-  });
 }
 
 //===- The walk ---------------------------------------------------------------------------------------------------===//
@@ -586,6 +603,24 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
   }
   for (Value init : op.getInitArgs())
     release(init, op->getBlock());
+  // What is the same in all lanes of a warp, and the assembler knows to be: it has registers of its own, in which descriptions of operands have to be.
+  // Boxes lie at such places that 32 bits are enough.
+  if (!panels.empty() && kernel->hasAttr(tile::kBoxesAttr) && op->getParentOp() == kernel) {
+    auto alike = [&](Value v) -> Value {
+      if (getConstantIntValue(v))
+        return v;
+      Value narrow = arith::IndexCastOp::create(b, loc, b.getI32Type(), v);
+      return arith::IndexCastOp::create(b, loc, b.getIndexType(), laneOf(narrow, constant(0)));
+    };
+    int64_t sums = 0; // of products, that a thread has over all iterations
+    for (auto dot : op.getBody()->getOps<tile::DotOp>())
+      if (isa<BlockArgument>(dot.getAcc()))
+        sums += tileType(dot.getResult()).getNumElements() / threads;
+    if (sums <= kMostSumsAlike) // else it is one register too much
+      warp = alike(warp);
+    for (Value bound : {op.getLowerBound(), op.getUpperBound()})
+      scalars.map(bound, alike(scalars.lookup(bound)));
+  }
   beforeLoop(op);
   auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
                                  scalars.lookup(op.getStep()), inits);
@@ -704,7 +739,11 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto load = dyn_cast<tile::LoadOp>(op); load && panels.count(load.getResult())) {
     accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
     // What rows meet in this block is copied where the first of them is computed.
-    if (llvm::none_of(load->getUsers(), [&](Operation *user) { return user->getBlock() == load->getBlock(); })) {
+    auto meets = [&](Operation *user) {
+      auto dot = cast<tile::DotOp>(user);
+      return load.getResult() == (inRows.lookup(dot.getResult()) ? dot.getA() : dot.getB());
+    };
+    if (llvm::none_of(load->getUsers(), meets)) {
       View view = panelView(allocatePanel(tileType(load.getResult())));
       fillPanel(view, load);
       own(load.getResult(), view);

@@ -15,7 +15,7 @@
 // of which every product does one half. Where a GPU has enough to do, the rows that stay are two tiles (`wide`), so that what passes by is copied half as
 // often, all of it in one loop. Where queries stay and keys pass by, scores stand transposed, [keys, rows]: the
 // tile that stays is the one that is turned, and statistics of rows run along vectors. Where scores lie in registers (bf16 on a GPU), a tile whose keys all of its
-// queries see is not masked.
+// queries see is not masked, and queries are multiplied as they lie in memory: `scale` becomes a factor of exponents of two, in f32.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -38,11 +38,14 @@ struct AttentionShape {
   bool branches; ///< tiles that need no mask have none: on a GPU scores lie in registers, a CPU would copy them
   bool wide; ///< programs own two tiles of rows, and what passes by is copied in boxes
   Type token, compute;
+  bool late = false; ///< scores, in registers, are scaled where they become exponents
   Type gradients = {}; ///< element of dk and dv
   bool adds = false; ///< to what other tokens gave
   int64_t perGroup() const { return heads / groups; }
   int64_t tileRows() const { return size <= 128 ? 64 : 32; } ///< queries, and keys, of a tile
   int64_t ownRows() const { return wide ? 2 * tileRows() : tileRows(); } ///< of a program
+  /// Keys of a tile that rows attend to: what a tile has to do but for its keys, a large one has to do once.
+  int64_t attendedKeys() const { return ownRows(); }
   void round(KernelBuilder &k) const {
     if (token.isBF16())
       k.roundProducts();
@@ -57,6 +60,8 @@ struct AttentionShape {
       name += llvm::formatv("_w{0}", window);
     if (wide)
       name += "_r" + std::to_string(ownRows());
+    if (branches && !late)
+      name += "_early";
     return name +
            (ring      ? "_ring"
             : cache   ? "_cache"
@@ -70,6 +75,9 @@ struct AttentionShape {
 /// Scores start here: finite, so that exp(m - m') of an empty row is exp(0), never NaN.
 constexpr double kLowest = -1e30;
 constexpr int64_t kDecodeKeys = 64;
+/// Below it a masked score would not become an exponent without a result, nor would the greatest score stay that if it is negative.
+constexpr double kLeastLateScale = 1e-9;
+constexpr double kLog2E = 1.4426950408889634;
 
 /// What the kernels share: parameters, intervals, masked scores.
 class Attention {
@@ -187,9 +195,34 @@ public:
     return cast(k.load(buffer, {b, 0, g, 0}, {count, shape.size}, {.rows = row, .dims = {1, 3}}), shape.compute);
   }
   /// Rows that pass by. In boxes there are always some: those at or past `limit` are masked.
-  Var passingRows(Var buffer, Var b, Var first, Var h, Var limit) {
-    return loadRows(buffer, b, first, h, shape.tileRows(), shape.wide ? k.size(buffer, 1) : limit);
+  Var passingRows(Var buffer, Var b, Var first, Var h, int64_t count, Var limit) {
+    return loadRows(buffer, b, first, h, count, shape.wide ? k.size(buffer, 1) : limit);
   }
+  /// From here on scores are scaled where they become exponents, if the shape says so.
+  void scaleLate(Var by) {
+    if (!shape.late)
+      return;
+    scale = by;
+    factor = by * kLog2E;
+  }
+  /// What scores are multiplied as: scaled rows, or rows as they lie in memory.
+  Var scaled(Var rows, Var by) const { return factor ? rows : rows * by; }
+  /// exp(scores - origin) where `live` leaves exponents as they are: one multiplication and addition, and a power of two. `origin`: scaled, repeated as `scores` are.
+  Var powers(Var scores, Var origin, llvm::function_ref<Var(Var)> live = [](Var x) { return x; }) const {
+    return factor ? exp2(live(scores * factor - origin)) : exp(live(scores - origin));
+  }
+  /// The greatest scores of rows, along `axis` of tiles, as an origin. Where a row has seen no key its scores are as low as that: it may not be their origin,
+  /// as the rounding of a product of these is large.
+  Var originOf(Var highest, int64_t axis, int64_t count) const {
+    if (factor)
+      highest = select(le(highest, kLowest), 0.0, highest * factor);
+    return expand(highest, axis, count);
+  }
+  /// exp(m - m'), 1 where they are the same.
+  Var keepOf(Var before, Var highest) const {
+    return factor ? exp2((before - highest) * factor) : exp(before - highest);
+  }
+
   /// The first row of this program's. On a GPU the longest come first: what is left at the end are short ones.
   Var firstQuery(Var q) {
     auto own = static_cast<double>(shape.ownRows());
@@ -230,7 +263,7 @@ public:
     });
   }
 
-  /// One tile of keys in the online softmax of `q` [rows, D], already scaled; `now`: m, l, O'.
+  /// One tile of keys in the online softmax of `q` [rows, D], scaled (or late); `now`: m, l, O'.
   Vars attendTile(Var q, Var ks, Var vs, const Interval &keys, const Interval &common, Var s0, bool diagonal,
                   llvm::ArrayRef<Var> now) {
     int64_t count = ks.dim(0);
@@ -238,22 +271,22 @@ public:
     Var scores =
         masked(common, s0, count, half(dotTB(ks, q)), [&] { return visible(keys, s0, count, /*turned=*/true); });
     Var highest = max(now[0], maximum(scores, 0));
-    // Of a row that has seen no key this is 1; its first key multiplies it by exp(kLowest - m') = 0, without one attended() does.
-    Var p = half(exp(scores - expand(highest, 0, count)));
-    Var keep = exp(now[0] - highest);
+    // Of a row that has seen no key this is 1 (0 if late); its first key multiplies it by exp(kLowest - m') = 0, without one attended() does.
+    Var p = half(powers(scores, originOf(highest, 0, count)));
+    Var keep = keepOf(now[0], highest);
     return {highest, now[1] * keep + sum(p, 0), dotTA(p, vs, now[2] * expand(keep, 1, shape.size))};
   }
   /// The same where P of the tile before is multiplied with its values `vs` beside the exponentials of this one. `now`: m, l, O' of the tiles before that one,
-  /// P, and exp(m - m') of it, by which O' is multiplied beside the maximum: behind the product everybody would wait for it.
+  /// but multiplied as m is since, and P. O' is not touched between the two products: the assembler would let neither go on beside it.
   Vars attendTileLater(Var q, Var ks, Var vs, const Interval &keys, const Interval &common, Var s0,
                        llvm::ArrayRef<Var> now) {
     int64_t count = ks.dim(0);
-    // A branch, then the next product: none may go on beside one.
-    Var scores = masked(common, s0, count, dotTB(ks, q), [&] { return visible(keys, s0, count, /*turned=*/true); });
-    Var out = dotTA(now[3], vs, now[2] * expand(now[4], 1, shape.size));
-    Var highest = max(now[0], maximum(scores, 0)), keep = exp(now[0] - highest);
-    Var p = exp(scores - expand(highest, 0, count));
-    return {highest, now[1] * keep + sum(p, 0), out, p, keep};
+    Var raw = dotTB(ks, q);
+    Var out = dotTA(now[3], vs, now[2]);
+    Var scores = masked(common, s0, count, raw, [&] { return visible(keys, s0, count, /*turned=*/true); });
+    Var highest = max(now[0], maximum(scores, 0)), keep = keepOf(now[0], highest);
+    Var p = powers(scores, originOf(highest, 0, count));
+    return {highest, now[1] * keep + sum(p, 0), out * expand(keep, 1, shape.size), p};
   }
   Vars attendNothing(int64_t rows) {
     return {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute),
@@ -263,7 +296,7 @@ public:
   std::pair<Var, Var> attended(llvm::ArrayRef<Var> out) {
     Var empty = le(out[0], kLowest), total = select(empty, 1.0, out[1]);
     // A block of a ring says that it has no keys; there is always one that has.
-    Var lse = select(empty, shape.earlier ? kLowest : 0.0, out[0] + log(total));
+    Var lse = select(empty, shape.earlier ? kLowest : 0.0, (factor ? out[0] * scale : out[0]) + log(total));
     Var o = out[2] * expand(1.0 / total, 1, shape.size);
     return {select(le(expand(out[0], 1, shape.size), kLowest), 0.0, o), lse};
   }
@@ -271,6 +304,7 @@ public:
   KernelBuilder &k;
   const AttentionShape &shape;
   Var keyCount, prefix; ///< set by kernels that have them as parameters
+  Var scale, factor; ///< of scores that are scaled late: scale / ln 2
   Var rowBegin; ///< the key at which the row begins, where there may be others before it
 };
 
@@ -283,7 +317,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
       documents = k.buffer("documents", k.i32(), {kDynamic, kDynamic});
   Var o = a.queries("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
   a.loadPrefix(q);
-  int64_t R = shape.ownRows(), C = shape.tileRows();
+  int64_t R = shape.ownRows(), C = shape.attendedKeys();
   Var t0 = a.firstQuery(q), h = k.program(1), b = k.program(2);
   Var tokens = k.size(q, 1), g = h / static_cast<double>(shape.perGroup());
   Var keyCount = shape.cache ? k.size(keys, 1) : a.keyCount;
@@ -300,14 +334,15 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   auto common = a.common(documents, b, t0, R);
   if (common.last)
     common.last = min(common.last, cast(hi, k.i32()) - 1.0);
-  queries = queries * scale; // what has to be read has been asked for
+  a.scaleLate(scale);
+  queries = a.scaled(queries, scale); // what has to be read has been asked for
   Vars state = a.attendNothing(R);
   if (shape.wide) {
     // Values come one tile behind their keys: nothing is multiplied with those of the first, and no key of the last is attended.
     auto each = static_cast<double>(C);
-    state.append({k.tile({C, R}, shape.compute), k.tile({R}, shape.compute, 1)});
+    state.push_back(k.tile({C, R}, shape.compute));
     state = k.loop(lo, select(lt(lo, hi), hi + each, hi), C, state, [&](Var s0, llvm::ArrayRef<Var> now) {
-      Var ks = a.passingRows(keys, b, s0, g, hi), vs = a.passingRows(values, b, max(s0 - each, lo), g, hi);
+      Var ks = a.passingRows(keys, b, s0, g, C, hi), vs = a.passingRows(values, b, max(s0 - each, lo), g, C, hi);
       return a.attendTileLater(queries, ks, vs, before, common, s0, now);
     });
   } else {
@@ -384,14 +419,13 @@ struct GradBuffers {
   Var q, keys, values, documents, lse, d;
 };
 
-/// Of one pair of tiles P, and dS without its factor, from Q K^T and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
+/// Of one pair of tiles P, and dS without its factor, from Q K^T (scaled, or late) and dO V^T, or both transposed; lse and delta are repeated along `axis`. `half`: what a
 /// diagonal tile keeps. `masked` leaves the least of scores where rows and keys do not meet: exp may overflow there.
-/// `dp` is asked for last: where products go on beside formulas it is multiplied while P is computed, but not beside a branch.
-std::pair<Var, Var> gradP(Var scores, Var lse, int64_t axis, std::optional<tile::Keep> half,
-                          llvm::function_ref<Var(Var)> masked, llvm::function_ref<Var()> dp) {
+Var gradP(const Attention &a, Var scores, Var lse, int64_t axis, std::optional<tile::Keep> half,
+          llvm::function_ref<Var(Var)> masked) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
-  Var exponents = masked(keep(scores) - expand(lse, axis, scores.dim(axis))), product = dp();
-  return {keep(exp(exponents)), product};
+  Var origin = expand(lse, axis, scores.dim(axis));
+  return keep(a.powers(keep(scores), a.factor ? origin * kLog2E : origin, masked));
 }
 Var gradScores(Var p, Var dp, Var delta, int64_t axis, std::optional<tile::Keep> half) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
@@ -422,16 +456,17 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   // What has to be read has been asked for.
   Var delta = sum(d * out, 1);
   k.store(delta, deltas, {b, h, t0}, {.limit = tokens, .dims = {2}});
-  queries = queries * scale;
+  a.scaleLate(scale);
+  queries = a.scaled(queries, scale);
   auto add = [&](Var s0, Var limit, const Attention::Interval &keys, std::optional<tile::Keep> half, Var sum) {
-    Var ks = a.passingRows(in.keys, b, s0, g, limit), vs = a.passingRows(in.values, b, s0, g, limit);
+    Var ks = a.passingRows(in.keys, b, s0, g, C, limit), vs = a.passingRows(in.values, b, s0, g, C, limit);
     auto masked = [&](Var scores) {
       return a.masked(half ? Attention::Interval() : common, s0, C, scores,
                       [&] { return a.visible(keys, s0, C, /*turned=*/true); });
     };
-    Var scores = dotTB(ks, queries), early = shape.wide ? Var() : dotTB(vs, d);
-    auto [p, dp] = gradP(scores, lse, 0, half, masked, [&] { return early ? early : dotTB(vs, d); });
-    return dotTA(gradScores(p, dp, delta, 0, half), ks, sum);
+    Var scores = dotTB(ks, queries), product = dotTB(vs, d);
+    Var p = gradP(a, scores, lse, 0, half, masked);
+    return dotTA(gradScores(p, product, delta, 0, half), ks, sum);
   };
   Var total = k.loop(lo, end, C, {k.tile({R, shape.size}, shape.compute)},
                      [&](Var s0, llvm::ArrayRef<Var> now) -> Vars { return {add(s0, end, before, {}, now[0])}; })[0];
@@ -449,6 +484,8 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     dkSum = a.keyGradients("dk_sum"), dvSum = a.keyGradients("dv_sum");
   Var dk = a.keyGradients("dk"), dv = a.keyGradients("dv"), scale = k.scalar("scale", shape.compute);
   a.loadPrefix(in.q);
+  if (shape.wide) // else a thread has no registers for it
+    a.scaleLate(scale);
   int64_t R = shape.ownRows(), C = shape.tileRows(), D = shape.size;
   Var s0 = k.program(0) * static_cast<double>(R), g = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q, 1), keyCount = a.keyCount;
@@ -476,7 +513,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     return {select(begins(block), now[0] + 1.0, now[0])};
   })[0];
   auto add = [&](Var t0, Var h, std::optional<tile::Keep> half, llvm::ArrayRef<Var> now) -> Vars {
-    Var queries = a.passingRows(in.q, b, t0, h, tokens), d = a.passingRows(in.d, b, t0, h, tokens);
+    Var queries = a.passingRows(in.q, b, t0, h, C, tokens), d = a.passingRows(in.d, b, t0, h, C, tokens);
     auto numbers = [&](Var buffer) { return k.load(buffer, {b, h, t0}, {C}, {.limit = tokens, .dims = {2}}); };
     // Of what boxes bring nothing is masked but by numbers that a branch reads itself: threads that wait for each other would all have to.
     Attention::Interval seen, common;
@@ -490,10 +527,10 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
       auto live = [&] { return a.visible(shape.wide ? a.rowIntervals(in.documents, b, t0, C) : seen, s0, R); };
       return a.masked(common, s0, R, scores, live);
     };
-    // Queries are multiplied as they lie in memory.
-    Var scores = dotTB(queries, ks) * scale, early = shape.wide ? Var() : dotTB(d, vs);
+    // Queries are multiplied as they lie in memory; their product is scaled.
+    Var scores = a.scaled(dotTB(queries, ks), scale), dp = dotTB(d, vs);
     Var lse = numbers(in.lse), delta = numbers(deltas);
-    auto [p, dp] = gradP(scores, lse, 1, half, masked, [&] { return early ? early : dotTB(d, vs); });
+    Var p = gradP(a, scores, lse, 1, half, masked);
     if (!shape.wide) {
       Var dks = dotTA(gradScores(p, dp, delta, 1, half), queries, now[0]);
       return {dks, dotTA(p, d, now[1])};
@@ -585,7 +622,8 @@ template <typename Op> AttentionShape shapeOfOp(Op op, const OutlineContext &con
           context.gpu && token.isBF16() && q[3] <= 128,
           /*wide=*/false,
           token,
-          computeType(token)};
+          computeType(token),
+          op.getScale().convertToDouble() >= kLeastLateScale && context.gpu && token.isBF16() && q[3] <= 128};
 }
 
 /// Of `rows` rows of `heads` heads each: whether programs that own twice the rows still fill a GPU's multiprocessors, and what passes by them can be
@@ -596,7 +634,8 @@ bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads, con
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   int64_t tile = shape.tileRows();
   return context.boxes && shape.branches && !shape.cache && shape.size >= boxColumns && shape.size % 16 == 0 &&
-         op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= tile && ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
+         op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= 2 * tile &&
+         ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
 }
 
 /// How many programs share the keys of a token and group: enough for two on each of a GPU's multiprocessors, none of them

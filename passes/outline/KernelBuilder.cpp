@@ -223,7 +223,8 @@ void KernelBuilder::roundProducts() {
   // Tiles of exponentials, and of their reciprocals, are multiplied too: eight digits of them are not needed.
   func.walk([](Operation *op) {
     auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : nullptr;
-    if (type && type.getRank() == 2 && type.getElementType().isF32() && isa<math::ExpOp, arith::DivFOp>(op))
+    if (type && type.getRank() == 2 && type.getElementType().isF32() &&
+        isa<math::ExpOp, math::Exp2Op, arith::DivFOp>(op))
       op->setAttr("fastmath", arith::FastMathFlagsAttr::get(op->getContext(), arith::FastMathFlags::afn));
   });
 }
@@ -231,7 +232,7 @@ void KernelBuilder::roundProducts() {
 void KernelBuilder::approximate() {
   func.walk([](Operation *op) {
     auto type = op->getNumResults() == 1 ? dyn_cast<VectorType>(op->getResult(0).getType()) : nullptr;
-    if (type && type.getElementType().isF32() && isa<math::ExpOp, arith::DivFOp>(op))
+    if (type && type.getElementType().isF32() && isa<math::ExpOp, math::Exp2Op, arith::DivFOp>(op))
       op->setAttr("fastmath", arith::FastMathFlagsAttr::get(op->getContext(), arith::FastMathFlags::afn));
   });
 }

@@ -101,6 +101,7 @@ inline Var select(Var condition, double a, Var b) { return select(condition, b.l
 /// Another element type: float <-> float, integer -> float, float -> integer (towards zero), index <-> integer.
 Var cast(Var x, mlir::Type element);
 Var exp(Var x);
+Var exp2(Var x);
 Var log(Var x);
 Var log1p(Var x);
 Var sqrt(Var x);

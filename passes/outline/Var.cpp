@@ -98,6 +98,7 @@ Var cast(Var x, Type element) {
 }
 
 Var exp(Var x) { return x.with(math::ExpOp::create(x.b(), x)); }
+Var exp2(Var x) { return x.with(math::Exp2Op::create(x.b(), x)); }
 Var log(Var x) { return x.with(math::LogOp::create(x.b(), x)); }
 Var log1p(Var x) { return x.with(math::Log1pOp::create(x.b(), x)); }
 Var sqrt(Var x) { return x.with(math::SqrtOp::create(x.b(), x)); }

@@ -27,16 +27,17 @@ func.func @room(%q: tensor<1x300x64x64xbf16>, %k: tensor<1x400x64x64xbf16>, %v: 
   return %o : tensor<1x300x64x64xbf16>
 }
 
-// The kernel: one loop over tiles of 64 keys that goes on for one more, as values come one tile behind; P of the tile before is multiplied while this one's is computed, which is added to what was summed up before it, scaled.
+// The kernel: one loop over tiles of 128 keys that goes on for one more, as values come one tile behind. Queries are multiplied as they lie in memory. P of the tile before is multiplied while this one's is masked and
+// computed, an exponent of two that the scale is a factor of; what has been summed up is scaled behind that.
 // CHECK: func.func @attn_causal_h24_g8_d64_bf16_r128({{.*}}tile.boxes
-// CHECK: scf.for %[[AT:.*]] = %[[LO:.*]] to %{{.*}} step %c64 iter_args({{.*}}) -> (vector<128xf32>, vector<128xf32>, vector<128x64xf32>, vector<64x128xf32>, vector<128xf32>)
-// CHECK: tile.load %arg1[%{{.*}}, %[[AT]], {{.*}}vector<64x64xbf16>
-// CHECK: %[[BEHIND:.*]] = arith.subi %[[AT]], %c64
+// CHECK: scf.for %[[AT:.*]] = %[[LO:.*]] to %{{.*}} step %c128 iter_args({{.*}}, %[[SUM:[a-z0-9_]+]] = %{{[a-z0-9_]+}}, %{{[a-z0-9_]+}} = %{{[a-z0-9_]+}}) -> (vector<128xf32>, vector<128xf32>, vector<128x64xf32>, vector<128x128xf32>)
+// CHECK: tile.load %arg1[%{{.*}}, %[[AT]], {{.*}}vector<128x64xbf16>
+// CHECK: %[[BEHIND:.*]] = arith.subi %[[AT]], %c128
 // CHECK: %[[FROM:.*]] = arith.maxsi %[[BEHIND]], %[[LO]]
-// CHECK: tile.load %arg2[%{{.*}}, %[[FROM]], {{.*}}vector<64x64xbf16>
-// CHECK: tile.dot {{.*}}, vector<64x128xf32>
+// CHECK: tile.load %arg2[%{{.*}}, %[[FROM]], {{.*}}vector<128x64xbf16>
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<128x64xbf16>, vector<128x64xbf16>, vector<128x128xf32>
+// CHECK: %[[OUT:.*]] = tile.dot %{{.*}}, %{{.*}}, %[[SUM]] {transpose_a}
 // CHECK: scf.if
-// CHECK: %[[SCALED:.*]] = arith.mulf {{.*}} : vector<128x64xf32>
-// CHECK: tile.dot %{{.*}}, %{{.*}}, %[[SCALED]] {transpose_a}
 // CHECK: tile.reduce max
-// CHECK: math.exp
+// CHECK: math.exp2
+// CHECK: arith.mulf %[[OUT]]

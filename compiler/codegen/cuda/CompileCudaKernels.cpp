@@ -63,13 +63,13 @@ void braid::registerCudaCodegen(DialectRegistry &registry) {
 //===- To the NVVM dialect ----------------------------------------------------------------------------------------===//
 
 /// exp(x) that may be approximate is 2^(x / ln 2), one instruction of the GPU: its relative error is 2^-22, and 2^-24 for
-/// each unit of x / ln 2. Such a quotient is off by two units in the last place; numbers below 2^-126 count as 0 in both.
+/// each unit of x / ln 2; one that is a power of two as it is written has the first of these alone. Such a quotient is off by two units in the last place; numbers below 2^-126 count as 0 in both.
 static void approximate(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
     auto may = dyn_cast<arith::ArithFastMathInterface>(op);
-    if (isa<math::ExpOp, arith::DivFOp>(op) && getElementTypeOrSelf(op->getResult(0).getType()).isF32() && may &&
-        bitEnumContainsAll(may.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
+    if (isa<math::ExpOp, math::Exp2Op, arith::DivFOp>(op) && getElementTypeOrSelf(op->getResult(0).getType()).isF32() &&
+        may && bitEnumContainsAll(may.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
@@ -82,6 +82,8 @@ static void approximate(ModuleOp module) {
     auto one = [&](ValueRange operands) {
       if (isa<arith::DivFOp>(op))
         return call("llvm.nvvm.div.approx.ftz.f", operands);
+      if (isa<math::Exp2Op>(op))
+        return call("llvm.nvvm.ex2.approx.ftz.f", operands);
       Value factor = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(1.44269504f));
       Value x = arith::MulFOp::create(b, loc, operands.front(), factor);
       return call("llvm.nvvm.ex2.approx.ftz.f", x);
