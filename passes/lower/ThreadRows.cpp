@@ -584,8 +584,6 @@ SmallVector<Value> ThreadLowering::pairsOf(Value v, bool turned) {
   return pairs;
 }
 
-}
-
 //===- The walk ---------------------------------------------------------------------------------------------------===//
 
 /// A loop that carries only what lies in registers, and scalars.

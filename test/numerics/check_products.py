@@ -61,7 +61,9 @@ def add_groups(program, rng, R, M, F, lengths, dtype="bf16"):
     references = {"y": y, "dx": dx, "dw": dw, "dsum": dw + a["s"]}
     if dtype == "bf16":
         references |= {"wide": dw, "squares": np.array([(dw * dw).sum()])}
-    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references) | {"wide": 5e-6, "squares": 5e-6})
+    # Tensor cores cut a sum of f32 behind each 16 terms, half a last digit in the mean; its square loses twice as much.
+    cut = max(lengths) / 16 * 2.0**-25
+    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references) | {"wide": 5e-6 + cut, "squares": 5e-6 + 2 * cut})
 
 
 def add_sums(program, rng, T, M, widths, transposed):
