@@ -103,7 +103,8 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
 }
 
 std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf(const LoopSums &held) const {
-  std::shared_ptr<Pipeline> pipe = pipelines.lookup(held.product.dot->getParentOp()); // also of what was made of the sum
+  std::shared_ptr<Pipeline> pipe =
+      pipelines.lookup(held.product.dot->getParentOp()); // also of what was made of the sum
   return pipe && pipe->inBulk() ? pipe->results : nullptr;
 }
 
