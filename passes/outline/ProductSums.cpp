@@ -73,7 +73,7 @@ public:
     for (const Term &term : terms) {
       if (!isBf16(term.a) || !isBf16(term.b))
         return "operands are not bf16";
-      if (n % kGrain != 0 || term.depth == 0 || term.depth % kGrain != 0)
+      if (n % kGrain != 0 || term.depth == 0 || (term.depth % kGrain != 0 && !widensNarrowTerms(measure())))
         return llvm::formatv("{0} x {1} are no multiples of {2}", term.depth, n, kGrain);
       if (!isContiguous(term.a) || !isContiguous(term.b))
         return "operands are parts of other matrices";
@@ -123,15 +123,30 @@ private:
     Vars a, b, begins, depths; ///< where a term begins in its walk, how long walks are
   };
 
-  /// Rows of tiles and steps along k.
-  Sides plan() {
+  /// Of all terms together.
+  struct Measures {
+    Sides sides;
+    int64_t m, depth; ///< rows of a tile; products of a row and a column
+  };
+  Measures measure() const {
     // As if all groups had equally many rows. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
-    int64_t each = offsets ? std::min(rows, 2 * ceilDiv(rows, groups)) : rows;
+    int64_t each = offsets ? std::min(rows, 2 * ceilDiv(rows, groups)) : rows, depth = 0;
     for (const Term &term : terms)
       depth += term.depth;
     Sides sides = sidesFor(/*tensorCores=*/true, each, n, depth, std::min(groups, rows));
-    m = guardedSideOf(each, sides.m);
-    widenNarrowTerms(sides);
+    return {sides, guardedSideOf(each, sides.m), depth};
+  }
+
+  /// Rows of tiles and steps along k.
+  Sides plan() {
+    Measures measures = measure();
+    Sides sides = measures.sides;
+    m = measures.m;
+    depth = measures.depth;
+    if (widensNarrowTerms(measures))
+      for (Term &term : terms)
+        if (int64_t to = llvm::alignTo(term.depth, sides.k); to != term.depth)
+          term = {widened(op, term.a, term.depth, to, context), widened(op, term.b, term.depth, to, context), to};
     // Those that long steps do not divide come first, in a loop of their own: all others have long ones.
     auto isLong = [&](const Term &term) { return term.depth % sides.k == 0; };
     std::stable_partition(terms.begin(), terms.end(), [&](const Term &term) { return !isLong(term); });
@@ -144,16 +159,13 @@ private:
 
   /// A second loop along k costs a program its turns over tiles, and a narrow term's columns are no box. Where such terms are few beside the others, they take steps as
   /// long, of zeros behind their columns.
-  void widenNarrowTerms(const Sides &sides) {
+  bool widensNarrowTerms(const Measures &all) const {
     constexpr int64_t few = 8; // of the whole sum, the part that is added to it at most
     int64_t wide = 0;
     for (const Term &term : terms)
-      wide += term.depth % sides.k == 0 ? 0 : llvm::alignTo(term.depth, sides.k);
-    if (offsets || !transposeB || few * wide > depth || !runsAlone(/*tensorCores=*/true, m, sideOf(n, sides.n)))
-      return;
-    for (Term &term : terms)
-      if (int64_t to = llvm::alignTo(term.depth, sides.k); to != term.depth)
-        term = {widened(op, term.a, term.depth, to, context), widened(op, term.b, term.depth, to, context), to};
+      wide += term.depth % all.sides.k == 0 ? 0 : llvm::alignTo(term.depth, all.sides.k);
+    return !offsets && transposeB && few * wide <= all.depth &&
+           runsAlone(/*tensorCores=*/true, all.m, sideOf(n, all.sides.n));
   }
 
   /// The tiles of these columns. Other columns are those of `before`.
@@ -394,7 +406,10 @@ Value sumInParts(Operation *op, ValueRange as, ValueRange bs, const Product &p, 
   Sides sides = sidesFor(tensorCores, m, n, ceilDiv(k, parts), parts);
   int64_t rows = sideOf(m, sides.m), columns = sideOf(n, sides.n);
   // Widths that no tile divides are cut by the kernels of whole sums.
-  auto fits = [&](int64_t length, int64_t side) { return side % kGrain == 0 || (!tensorCores && side == length); };
+  constexpr int64_t narrowest = 8; // columns of a product on tensor cores
+  auto fits = [&](int64_t length, int64_t side) {
+    return side % kGrain == 0 || (side == length && (!tensorCores || side % narrowest == 0));
+  };
   if (!fits(m, rows) || !fits(n, columns))
     return {};
   bool alone = runsAlone(tensorCores, rows, columns);

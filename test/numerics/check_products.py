@@ -208,7 +208,8 @@ def main(parts=""):
         add_sums(program, rng, 130, 512, (32, 128, 48, 64), transposed)  # those that steps of 64 do not divide first
         add_sums(program, rng, 1300, 3072, (16, 64), transposed)  # tiles of 128 x 256
         add_sums(program, rng, 9, 96, (16, 64, 48), transposed)  # warps share k
-        add_sums(program, rng, 1300, 2048, (512, 16), transposed)  # a narrow one takes steps as long as the other's
+        add_sums(program, rng, 1300, 2048, (512, 16), transposed)  # narrow ones take steps as long as the other's
+        add_sums(program, rng, 1300, 2048, (1024, 8, 8), transposed)
     add_group_sums(program, rng, 300, 256, (128, 64), (130, 0, 1, 63, 90, 16))
     add_group_sums(program, rng, 300, 512, (80, 64), (150, 0, 130, 19))
     # Programs that have several tiles: the last steps of one copy for the next, here for the one behind it, here of no steps at all.
@@ -228,6 +229,7 @@ def main(parts=""):
         add_long_sum(program, rng, dtype, 2300, 96, 80)
         add_long_sum(program, rng, dtype, 4100, 256, 48)
     add_long_sum(program, rng, "bf16", 2300, 192, 16)
+    add_long_sum(program, rng, "bf16", 2300, 192, 8)
     add_long_sum(program, rng, "f32", 2049, 40, 7)
     add_groups(program, rng, 20, 704, 96, (1, 0, 2, 0, 3, 0, 0, 1, 2, 4))
     add_groups(program, rng, 64, 96, 128, (1, 0, 40, 2, 1, 3, 0, 2))  # 40 rows in tiles of 16

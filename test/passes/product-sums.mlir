@@ -80,6 +80,24 @@ func.func @weights(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x1024xbf16>
   return %dw, %short : tensor<1024x1024xf32>, tensor<1024x1024xf32>
 }
 
+// A number a head, 8 columns, which no step of a loop of its own divides: with zeros it is one term of the sum, and its weight's gradient in parts, too.
+// CHECK-LABEL: func.func @heads(
+// CHECK-DAG: tile.launch @widen_bf16_8_64 grid [256](%{{.*}}-> tensor<16384x64xbf16>
+// CHECK-DAG: tile.launch @widen_bf16_8_64 grid [16](%{{.*}}-> tensor<1024x64xbf16>
+// CHECK: tile.launch @gemm_sum_bf16_nt_128x256_2x64 grid
+// CHECK: tile.launch @gemm_parts_bf16_64x8x64 grid [1, 16, 8]({{.*}} -> tensor<8x1024x8xf32>
+// LIBRARY-LABEL: func.func @heads(
+// LIBRARY-NOT: @widen
+// LIBRARY-NOT: @gemm_sum
+func.func @heads(%x: tensor<1x16384x1024xbf16>, %dy: tensor<1x16384x1024xbf16>, %w: tensor<1024x1024xbf16>, %da: tensor<1x16384x8xbf16>, %wa: tensor<1024x8xbf16>)
+    -> (tensor<1x16384x1024xbf16>, tensor<1024x8xf32>) {
+  %dx = "braid.linear_grad_data"(%dy, %da, %w, %wa) {operandSegmentSizes = array<i32: 2, 2>}
+    : (tensor<1x16384x1024xbf16>, tensor<1x16384x8xbf16>, tensor<1024x1024xbf16>, tensor<1024x8xbf16>) -> tensor<1x16384x1024xbf16>
+  %dw = "braid.linear_grad_weight"(%x, %da) {operandSegmentSizes = array<i32: 1, 1, 0>}
+    : (tensor<1x16384x1024xbf16>, tensor<1x16384x8xbf16>) -> tensor<1024x8xf32>
+  return %dx, %dw : tensor<1x16384x1024xbf16>, tensor<1024x8xf32>
+}
+
 // A narrow weight has fewer tiles still: 16 of them, in eight parts each.
 // CHECK-LABEL: func.func @narrow(
 // CHECK: tile.launch @gemm_parts_bf16_64x16x64 grid [1, 16, 8]({{.*}}scalars = {k = 16384 : index, length = 2048 : index}{{.*}} -> tensor<8x1024x16xf32>
