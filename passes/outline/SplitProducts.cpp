@@ -94,7 +94,8 @@ Value splitProduct(Operation *op, const Product &p, RankedTensorType type, Outli
       }
   if (p.transposeA)
     return sumInParts(op, as, bs, p, type, context);
-  return sumInOneKernel(op, as, bs, {}, p.transposeB, type, context);
+  Value sum = sumInOneKernel(op, as, bs, {}, p.transposeB, type.clone({m, n}), context); // heads are columns
+  return sum ? context.view(op, sum, type.getShape()) : Value();
 }
 
 } // namespace braid

@@ -162,9 +162,11 @@ def add_split(program, rng, T, K, N):
     f.output("y", f.op("braid.linear", [x, w], [dy.type])[0])
     f.output("dx", f.op("braid.linear_grad_data", [[dy], [w]], x.type, segments=True))
     f.output("dw", f.op("braid.linear_grad_weight", [x, [dy], []], [w.type], segments=True)[0])
+    f.output("of_heads", f.op("braid.linear", [x, w], [Type((1, T, N // 16, 16), "f32")])[0])
     for label, sign in (("", lambda v: v), ("of one sign", np.abs)):
         a = {n: rounded([sign(rng.standard_normal(o.type.shape))], o.type.dtype)[0] for n, o in f.inputs.items()}
         references = {"y": a["x"] @ a["w"], "dx": a["dy"] @ a["w"].T, "dw": a["x"][0].T @ a["dy"][0]}
+        references["of_heads"] = references["y"].reshape(1, T, N // 16, 16)
         program.check(f, a, references, limits("f32", ("dx", "dw"))(references), f"{f.name} {label}")
 
 
