@@ -211,7 +211,7 @@ def main(parts=""):
         add_sums(program, rng, 1300, 3072, (16, 64), transposed)  # tiles of 128 x 256
         add_sums(program, rng, 9, 96, (16, 64, 48), transposed)  # warps share k
         add_sums(program, rng, 1300, 2048, (512, 16), transposed)  # narrow ones take steps as long as the other's
-        add_sums(program, rng, 1300, 2048, (1024, 8, 8), transposed)
+    add_sums(program, rng, 1300, 2048, (512, 8), False)  # one column a head
     add_group_sums(program, rng, 300, 256, (128, 64), (130, 0, 1, 63, 90, 16))
     add_group_sums(program, rng, 300, 512, (80, 64), (150, 0, 130, 19))
     # Programs that have several tiles: the last steps of one copy for the next, here for the one behind it, here of no steps at all.
