@@ -71,11 +71,14 @@ void lower::beginPhases(OpBuilder &b, Location loc, Value barriers, int64_t stag
 //===- Where they are used ----------------------------------------------------------------------------------------===//
 
 bool lower::endsEarly(tile::LoadOp load, const Panel &panel) {
-  if (panel.alongK || !load.getLimit())
+  return !panel.alongK && endsBefore(load.getLimit(), load.getSource(), load.getDims().front());
+}
+
+bool lower::endsBefore(Value limit, Value buffer, int64_t dimension) {
+  if (!limit)
     return false;
-  auto size = load.getLimit().getDefiningOp<memref::DimOp>();
-  return !size || size.getSource() != load.getSource() ||
-         getConstantIntValue(size.getIndex()) != load.getDims().front();
+  auto size = limit.getDefiningOp<memref::DimOp>();
+  return !size || size.getSource() != buffer || getConstantIntValue(size.getIndex()) != dimension;
 }
 
 /// Whether nothing of the loop's body lies in shared memory but what the ring holds; `ofSums`: whether this tile is read from the registers of sums.

@@ -294,7 +294,7 @@ private:
   View panelView(Buffer *buffer) const;
   void fillPanel(const View &view, tile::LoadOp load);
   void awaitCopies(int64_t underWay = 0);
-  void orderForGroups();
+  void orderForAsync();
   bool isHandedOn(Value right) const;
   bool meetsRows(Value right) const;
   bool isHeldInRows(tile::LoadOp load) const;

@@ -81,6 +81,8 @@ struct ThreadLowering::CopyPlace {
 
 /// Whether rows of a panel that run along k may end before those of the buffer: boxes are zero past the end of a buffer only.
 bool endsEarly(tile::LoadOp load, const Panel &panel);
+/// Whether what is limited so may end before the buffer does along this dimension.
+bool endsBefore(Value limit, Value buffer, int64_t dimension);
 /// Barriers in shared memory, as i64, and bulk copies: inline assembly that says what it is (kBulkAttr). Of a ring of stages first those that say that one is full.
 void emitBulk(OpBuilder &b, Location loc, StringRef kind, StringRef text, StringRef constraints, ValueRange operands);
 Value barrierOf(OpBuilder &b, Location loc, Value barriers, int64_t stages, bool empty, Value stage);

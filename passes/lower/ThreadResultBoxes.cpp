@@ -52,15 +52,6 @@ static SmallVector<BoxColumns> boxesAcross(int64_t columns, int64_t elementBytes
 
 //===- Where they are used ----------------------------------------------------------------------------------------===//
 
-/// Whether rows that a store writes end before those of its buffer may.
-static bool endsBeforeBuffer(tile::StoreOp store) {
-  if (!store.getLimit())
-    return false;
-  auto size = store.getLimit().getDefiningOp<memref::DimOp>();
-  return !size || size.getSource() != store.getTarget() ||
-         getConstantIntValue(size.getIndex()) != store.getDims().front();
-}
-
 /// Whether the sum begins with just what its store replaces, and nothing else reads it.
 bool ThreadLowering::addsToResult(const Product &p, scf::ForOp sum, tile::StoreOp store) {
   auto load = sum.getInitArgs().front().getDefiningOp<tile::LoadOp>();
@@ -97,7 +88,7 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
   boxes.memory = allocate(element, count * warps * kPieceBytes / bytesOf(element), kPatternBytes);
   ++boxes.memory->pins;
   boxes.count = count;
-  boxes.ends = endsBeforeBuffer(store);
+  boxes.ends = endsBefore(store.getLimit(), store.getTarget(), store.getDims().front());
   boxes.adds = element.isF32() && !boxes.ends && addsToResult(p, pipe.sum, store);
   return std::make_shared<const ResultBoxes>(boxes);
 }
@@ -201,8 +192,7 @@ void ThreadLowering::stagePart(const Staging &staging, const LoopSums &held, int
 void ThreadLowering::sendPart(const Staging &staging, Value firstRow, Value firstColumn) {
   const ResultBoxes &boxes = staging.boxes;
   tile::StoreOp store = boxes.store;
-  NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
-                             NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
+  orderForAsync();
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   onlyIf(less(lane, 1), [&] {
     Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, boxes.memory->memref);

@@ -110,7 +110,7 @@ View ThreadLowering::handOn(Value tile, SmallVectorImpl<Buffer *> &temporary) {
                             /*nontemporal=*/false, llvm::MaybeAlign(4));
   }
   if (panel)
-    orderForGroups();
+    orderForAsync();
   return view;
 }
 

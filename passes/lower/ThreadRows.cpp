@@ -457,11 +457,11 @@ void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
 void ThreadLowering::awaitCopies(int64_t underWay) {
   NVVM::CpAsyncWaitGroupOp::create(b, loc, underWay);
   if (!panels.empty())
-    orderForGroups();
+    orderForAsync();
 }
 
-/// What threads have written is ordered before what wgmma reads behind the next barrier.
-void ThreadLowering::orderForGroups() {
+/// What threads have written is ordered before what wgmma, or a box that is stored, reads behind the next barrier.
+void ThreadLowering::orderForAsync() {
   NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                              NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
 }
@@ -737,11 +737,7 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto load = dyn_cast<tile::LoadOp>(op); load && panels.count(load.getResult())) {
     accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
     // What rows meet in this block is copied where the first of them is computed.
-    auto meets = [&](Operation *user) {
-      auto dot = cast<tile::DotOp>(user);
-      return load.getResult() == (inRows.lookup(dot.getResult()) ? dot.getA() : dot.getB());
-    };
-    if (llvm::none_of(load->getUsers(), meets)) {
+    if (!meetsRows(load.getResult())) {
       View view = panelView(allocatePanel(tileType(load.getResult())));
       fillPanel(view, load);
       own(load.getResult(), view);

@@ -8,7 +8,8 @@
 // (Q M)^T = M^T Q^T from where it is, and q and k are multiplied as they lie in memory, decays of numbers being those of outputs and values. Scores have as many
 // rows as there are values, those of the same warps, and pass through shared memory, for all tokens are multiplied by them (lower/ThreadRows.cpp).
 //
-// Log decays of tokens are added up in f32, those below -128 as -128, whose exponential is 0 as well: what lies behind them loses no digits.
+// Log decays of tokens are added up in f32, those below -128 as -128, whose exponential is 0 as well. So a sum stays above -16384, where f32 has steps of 2^-10: at worst
+// an exponent is off by a thousandth, a quarter of a rounding to bf16.
 //
 // Segments of a row side by side: as in LsmWalkKernels.cpp.
 //
