@@ -7,6 +7,7 @@
 // on by calls, but neither added to nor reduced over ranks, the sums of squares of its rows take the same way, and only they are added up.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "dialects/cmd/CmdDialect.h"
 #include "passes/outline/OutlineFamilies.h"
 
 using namespace mlir;
@@ -23,10 +24,22 @@ public:
       if (comesFromProduct(op.getXs()[i])) {
         Value squares = hand(op.getXs()[i]);
         context.squares[op.getXs()[i]] = squares;
+        countLess(op, tensorType(op.getXs()[i]), tensorType(squares));
       }
   }
 
 private:
+  /// It adds up `squares` and reads no `x`.
+  static void countLess(SumSquaresOp op, RankedTensorType x, RankedTensorType squares) {
+    auto work = op->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+    if (!work)
+      return;
+    int64_t flops = work.getFlops() - 2 * x.getNumElements() + squares.getNumElements();
+    int64_t bytes = work.getBytes() - cmd::tensorBytes(x) + cmd::tensorBytes(squares);
+    op->setAttr(cmd::kWorkAttr,
+                cmd::WorkAttr::get(op.getContext(), work.getOp(), flops, bytes, work.getChoice(), work.getRows()));
+  }
+
   /// What a repeat, or a function, yields as its result of this number.
   static Value yielded(RepeatOp repeat, unsigned number) {
     return repeat.getBody().front().getTerminator()->getOperand(number);

@@ -268,9 +268,9 @@ LogicalResult outlineLinear(Operation *op, OutlineContext &context) {
             context.squares[both[0]] = both[1];
             continue;
           }
-          // The library walks a group's rows in blocks: several products.
+          // The CPU's library walks a group's rows in blocks: several products.
           Value sum = grad.getSums().empty() ? Value() : grad.getSums()[i];
-          Type type = sum ? sum.getType() : sumType(dw, 2);
+          Type type = sum ? sum.getType() : sumType(dw, context.gpu ? 1 : 2);
           Value product = grouped(op, grad.getX(), dy, grad.getOffsets(), sum, true, false, type, context);
           results.push_back(roundTo(op, product, dw.getType(), context));
         }

@@ -485,23 +485,26 @@ struct WeightGradient {
 RankedTensorType squaresOfWeights(MoeGroupedLinearGradWeightOp op, unsigned i, const OutlineContext &context) {
   auto type = tensorType(op.getDws()[i]);
   Value x = op.getX(), dy = op.getDys()[i];
-  if (!context.gpu || !op.getSums().empty() || !type.getElementType().isF32() || !isBf16(x) || !isBf16(dy) ||
+  Type element = type.getElementType();
+  if (!context.gpu || !op.getSums().empty() || !(element.isF32() || element.isBF16()) || !isBf16(x) || !isBf16(dy) ||
       shapeOf(x).back() % kGrain != 0 || shapeOf(dy).back() % kGrain != 0 || !isContiguous(x) || !isContiguous(dy))
     return {};
   WeightGradient gradient(op, i);
-  return type.clone({gradient.n / gradient.sides.n, gradient.groups, gradient.m});
+  return RankedTensorType::get({gradient.n / gradient.sides.n, gradient.groups, gradient.m},
+                               Float32Type::get(op.getContext()));
 }
 
 SmallVector<Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned i, OutlineContext &context) {
   WeightGradient gradient(op, i);
   auto [m, n, depth] = gradient.sides;
   bool alone = gradient.alone(), boxes = alone && gradient.rows >= depth;
-  std::string name =
-      llvm::formatv("gemm_weights_squares_f32_{0}x{1}x{2}{3}", m, n, depth, alone && !boxes ? "_by_rows" : "");
+  Type element = tensorType(op.getDws()[i]).getElementType();
+  std::string name = llvm::formatv("gemm_weights_squares_{0}_{1}x{2}x{3}{4}", typeName(element), m, n, depth,
+                                   alone && !boxes ? "_by_rows" : "");
   std::string kernel = context.kernel(name, {"column", "row", "group"}, [&](KernelBuilder &k) {
     Type bf16 = k.builder.getBF16Type();
     Var a = k.buffer("a", bf16, {kDynamic, kDynamic}), b = k.buffer("b", bf16, {kDynamic, kDynamic});
-    Var y = k.buffer("y", k.f32(), {kDynamic, kDynamic, kDynamic});
+    Var y = k.buffer("y", element, {kDynamic, kDynamic, kDynamic});
     Var squares = k.buffer("squares", k.f32(), {kDynamic, kDynamic, kDynamic});
     Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
     if (boxes)
@@ -510,8 +513,9 @@ SmallVector<Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned 
         k, gradient.sides, alone, a, b, offsets, [&](Indices) { return k.tile({m, n}, k.f32()); },
         [&](Var left, Var right, Var sum) { return dotTA(left, right, sum); },
         [&](Indices at, Var sum) {
-          k.store(sum, y, at);
-          k.store(braid::sum(sum * sum, 1), squares, {k.program(0), at[0], at[1]});
+          Var stored = cast(sum, element), kept = cast(stored, k.f32());
+          k.store(stored, y, at);
+          k.store(braid::sum(kept * kept, 1), squares, {k.program(0), at[0], at[1]});
         });
   });
   int64_t down = gradient.m / m, across = gradient.n / n, rows = gradient.rows, groups = gradient.groups;

@@ -49,6 +49,9 @@ def add_groups(program, rng, R, M, F, lengths, dtype="bf16"):
         wide = f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], []], [s.type], segments=True)[0]
         f.output("wide", wide)
         f.output("squares", f.op("braid.sum_squares", [wide], Type((1,), "f32")))
+        narrow = weight()  # gradients that are kept in bf16
+        f.output("narrow", narrow)
+        f.output("narrow_squares", f.op("braid.sum_squares", [narrow], Type((1,), "f32")))
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     a = {n: rounded([rng.standard_normal(o.type.shape)], o.type.dtype)[0] for n, o in f.inputs.items() if n != "offsets"}
     for name in ("x", "dy"):
@@ -61,9 +64,10 @@ def add_groups(program, rng, R, M, F, lengths, dtype="bf16"):
     references = {"y": y, "dx": dx, "dw": dw, "dsum": dw + a["s"]}
     if dtype == "bf16":
         references |= {"wide": dw, "squares": np.array([(dw * dw).sum()])}
+        references |= {"narrow": dw, "narrow_squares": references["squares"]}
     # Tensor cores cut a sum of f32 behind each 16 terms, half a last digit in the mean; its square loses twice as much.
     cut = max(lengths) / 16 * 2.0**-25
-    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references) | {"wide": 5e-6 + cut, "squares": 5e-6 + 2 * cut})
+    program.check(f, a | {"offsets": ends}, references, limits(dtype, ("dx", "dw", "dsum"))(references) | {"wide": 5e-6 + cut, "squares": 5e-6 + 2 * cut, "narrow_squares": 3e-4})
 
 
 def add_sums(program, rng, T, M, widths, transposed):
@@ -121,20 +125,21 @@ def add_seen(program, rng, R, K, N, lengths=()):
     program.check(f, v | ({"offsets": ends} if lengths else {}), {"s": v["a"][0].T @ rows}, {"s": 4e-3})
 
 
-def add_seen_weights(program, rng, M, N, lengths):
+def add_seen_weights(program, rng, M, N, lengths, dtype):
     """Sums over the rows of groups in large tiles, each looked at in one direction."""
     R, E = sum(lengths), len(lengths)
-    f = program.function(f"seen_weights_{R}x{M}x{N}_{E}", "bf16")
+    f = program.function(f"seen_weights_{R}x{M}x{N}_{E}_{dtype}", "bf16")
     x, dy, z = f.input("x", (1, R, M)), f.input("dy", (1, R, N)), f.input("z", (1, E, M))
     offsets, each = f.input("offsets", (E + 1,), "i32"), f.input("each", (E + 1,), "i32")
-    sums = f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], []], [Type((E, M, N), "f32")], segments=True)[0]
+    sums = f.op("braid.moe.grouped_linear_grad_weight", [x, offsets, [dy], []], [Type((E, M, N), dtype)], segments=True)[0]
     f.output("squares", f.op("braid.sum_squares", [sums], Type((1,), "f32")))
-    f.output("y", f.op("braid.moe.grouped_linear", [z, each, f.op("braid.cast", [sums], [Type((E, M, N), "bf16")])[0]], [Type((1, E, N), "bf16")])[0])
+    narrow = sums if dtype == "bf16" else f.op("braid.cast", [sums], [Type((E, M, N), "bf16")])[0]
+    f.output("y", f.op("braid.moe.grouped_linear", [z, each, narrow], [Type((1, E, N), "bf16")])[0])
     v = {n: rounded([rng.standard_normal(o.type.shape)], "bf16")[0] for n, o in f.inputs.items() if o.type.dtype != "i32"}
     ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     weights = [v["x"][0, begin:end].T @ v["dy"][0, begin:end] for begin, end in zip(ends, ends[1:])]
     references = {"y": np.stack([v["z"][0, e] @ w for e, w in enumerate(weights)])[None], "squares": np.array([sum((w * w).sum() for w in weights)])}
-    program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, references, {"y": 6e-3, "squares": 5e-6})
+    program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, references, {"y": 6e-3, "squares": 5e-6 if dtype == "f32" else 1e-4})
 
 
 def add_loss(program, rng, R, K, N):
@@ -184,7 +189,8 @@ def main(parts=""):
         program, rng = Program(f"products-{parts.replace('_', '-')}"), np.random.default_rng(7)
         add_seen(program, rng, *((2048, 64, 2304) if parts == "boxes" else (4096, 64, 480, (2900, 0, 1000, 196))))  # 480: results in tiles of 240, of which boxes of 64, 32 and 16 columns are stored
         if parts == "group_boxes":  # rows of other groups behind the last ones of most
-            add_seen_weights(program, rng, 512, 480, (200, 0, 7, 0, 0, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2, 0))
+            for dtype in ("f32", "bf16"):
+                add_seen_weights(program, rng, 512, 480, (200, 0, 7, 0, 0, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2, 0), dtype)
         return program.finish()
     program, rng = Program("products"), np.random.default_rng(7)
     if parts == "ring":

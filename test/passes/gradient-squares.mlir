@@ -46,6 +46,34 @@ func.func @norm(%xs: tensor<3x1x4096x512xbf16>, %dys: tensor<3x1x4096x256xbf16>,
   return %norm, %g : tensor<1xf32>, tensor<3x32x512x256xf32>
 }
 
+// Of gradients in bf16 the squares are those of what is stored, and no second kernel rounds them.
+// CHECK-LABEL: func.func @narrow(
+// CHECK-NOT: @round_
+// CHECK: %[[N:.*]]:2 = tile.launch @gemm_weights_squares_bf16_128x256x64
+// CHECK-NOT: @round_
+// CHECK: tile.launch @sum_f32_f32 grid [16]
+// CHECK: return %{{.*}}, %[[N]]#0
+// CPU-LABEL: func.func @narrow(
+// CPU: tile.launch @round_f32_bf16
+// CPU: tile.launch @sum_squares_bf16_f32
+func.func @narrow(%x: !x, %dy: !dy, %o: !o) -> (tensor<1xf32>, tensor<32x512x256xbf16>) {
+  %dw = braid.moe.grouped_linear_grad_weight %x offsets(%o) cotangents(%dy) : (!x, !o, !dy) -> tensor<32x512x256xbf16>
+  %norm = braid.sum_squares %dw : (tensor<32x512x256xbf16>) -> tensor<1xf32>
+  return %norm, %dw : tensor<1xf32>, tensor<32x512x256xbf16>
+}
+
+// Nor of one whose norm nobody asks for.
+// CHECK-LABEL: func.func @kept(
+// CHECK: tile.grouped_gemm
+// CHECK-NOT: @round_
+// CHECK: return
+// CPU-LABEL: func.func @kept(
+// CPU: tile.launch @round_f32_bf16
+func.func @kept(%x: !x, %dy: !dy, %o: !o) -> tensor<32x512x256xbf16> {
+  %dw = braid.moe.grouped_linear_grad_weight %x offsets(%o) cotangents(%dy) : (!x, !o, !dy) -> tensor<32x512x256xbf16>
+  return %dw : tensor<32x512x256xbf16>
+}
+
 // CHECK: func.func @gemm_weights_squares_f32_128x256x64(
 // CHECK-SAME: tile.boxes
 // CHECK: tile.store %[[SUM:[0-9]+]], %{{.*}} : vector<128x256xf32>
