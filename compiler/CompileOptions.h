@@ -22,6 +22,7 @@ struct CompileOptions {
   std::string arch = "sm_90a"; ///< target cuda: sm_90a or sm_80
   std::string gemm = "kernels"; ///< target cuda: who makes matrix products that are not grouped: kernels or cublaslt
   std::string attention = "rows"; ///< target cuda: how tiles come to attention of many rows: rows (by threads) or boxes
+  std::string weightGradients = "in_order"; ///< target cuda: products that make them: in_order, or beside the rest
   std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4; then features to add: "x86-64-v4,avx512bf16"
   std::optional<int64_t> batch; ///< instead of the model's train.batch
   std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len

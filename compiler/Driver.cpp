@@ -48,6 +48,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
       {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
       {"--attention", options.attention != "rows", Phase::kernels, Phase::kernels},
+      {"--weight-gradients", options.weightGradients != "in_order", Phase::kernels, Phase::kernels},
       {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
   for (const Flag &flag : flags) {
     if (!flag.given || (from < flag.last && flag.first <= to))
@@ -84,6 +85,9 @@ static bool checkTarget(CompileOptions &options) {
     if (options.attention == "boxes" && !target->limits.wgmma)
       return fail("--attention=boxes copies tiles in boxes, which --arch=" + options.arch +
                   " does not; valid: --arch=sm_90a");
+    if (options.weightGradients == "beside" && options.gemm != "kernels")
+      return fail("--weight-gradients=beside runs products beside others, and --gemm=" + options.gemm +
+                  " has one workspace for all; valid: --gemm=kernels");
     return true;
   }
   if (options.arch != CompileOptions().arch)
@@ -97,6 +101,10 @@ static bool checkTarget(CompileOptions &options) {
   if (options.attention != CompileOptions().attention)
     return fail("--attention=" + options.attention + " says how tiles come to a GPU's kernels, and --target=" +
                 options.target + " compiles for CPUs; valid: with --target=cuda");
+  if (options.weightGradients != CompileOptions().weightGradients)
+    return fail("--weight-gradients=" + options.weightGradients +
+                " says which kernels of a GPU run beside each other, and --target=" + options.target +
+                " compiles for CPUs; valid: with --target=cuda");
   llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
   return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
 }

@@ -171,8 +171,10 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
-    pm.addPass(
-        createOutlinePass({.cublaslt = options.gemm == "cublaslt", .gpu = gpu, .boxes = options.attention == "boxes"}));
+    pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt",
+                                  .gpu = gpu,
+                                  .boxes = options.attention == "boxes",
+                                  .beside = options.weightGradients == "beside"}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());
     pm.addPass(createCSEPass());

@@ -286,10 +286,12 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     (`@gemm_parts_..`, `@sum_rows_f32`); with `cublaslt` only what is a product of groups.
     With `boxes` too a program of attention owns two tiles of rows, by which those of the other operand pass in boxes, where that leaves 128 programs or
     more (`@attn_causal_.._r128`).
+    With `beside` what makes a gradient of a weight is marked `cmd.beside`: only the optimizer needs it.
   }];
   let options = [Option<"cublaslt", "cublaslt", "bool", "false", "matrix products are cuBLASLt's where it has them">,
                  Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">,
-                 Option<"boxes", "boxes", "bool", "false", "the target copies tiles in boxes, past its threads, and warpgroups multiply them">];
+                 Option<"boxes", "boxes", "bool", "false", "the target copies tiles in boxes, past its threads, and warpgroups multiply them">,
+                 Option<"beside", "beside", "bool", "false", "gradients of weights may be made beside what follows them (cmd.beside)">];
   let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
                            "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];
 }
@@ -397,14 +399,15 @@ def LowerToCommandsPass : Pass<"braid-lower-to-commands", "::mlir::ModuleOp"> {
   let description = [{
     Before: `%o = tile.launch @f grid [4] (%q) {arg_names = ["q"], result_names = ["o"], cmd.results = [..]} ..`
     After:  `cmd.launch @f grid [4, 1, 1] args {q = #cmd.buffer<..>, o = #cmd.buffer<..>}`
-    Collectives go to the stream of their axis, with a record/wait pair on either side. Kernels stay in the module, those that nobody launches go.
+    Collectives go to the stream of their axis, with a record/wait pair on either side; so do commands of ops of a layer that are marked `cmd.beside`,
+    to the stream `beside`. Kernels stay in the module, those that nobody launches go.
     Invariant: no entry function is left; every op in a cmd.entry is one table of Program.fbs.
   }];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
 
 def DelayWaitsPass : Pass<"braid-delay-waits", "::mlir::ModuleOp"> {
-  let summary = "a collective is waited for in front of the first command that touches its bytes";
+  let summary = "what another stream does is waited for in front of the first command that touches its bytes";
   let description = [{
     Before: `cmd.repeat` with the sum of a layer's gradient and, at the end of the body, a `cmd.wait` for it. After: the wait
     stands in front of the command of the next iteration that makes the gradient again, and another behind the repeat, in

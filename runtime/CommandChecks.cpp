@@ -72,10 +72,15 @@ private:
     if (command.body_type() == schema::Body::NONE || command.body_type() > schema::Body::MAX || !command.body())
       return corrupt("{}: unknown or missing command body (type {})", where, static_cast<int>(command.body_type()));
     BRAID_TRY(checkLayers(command));
+    const StreamInfo &stream = program.streams()[command.stream()];
     bool compute = command.stream() == 0;
     switch (command.body_type()) {
     case schema::Body::NONE: return Status::success();
-    case schema::Body::Launch: return compute ? checkLaunch(*command.body_as_Launch()) : onlyCompute("launch", command);
+    case schema::Body::Launch:
+      if (!stream.axis.empty())
+        return corrupt("{}: a launch must be on a stream that computes, not on stream {} '{}'", where, command.stream(),
+                       stream.name);
+      return checkLaunch(*command.body_as_Launch());
     case schema::Body::Gemm: return compute ? checkGemm(*command.body_as_Gemm()) : onlyCompute("gemm", command);
     case schema::Body::GroupedGemm:
       return compute ? checkGroupedGemm(*command.body_as_GroupedGemm()) : onlyCompute("grouped_gemm", command);

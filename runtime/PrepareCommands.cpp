@@ -150,7 +150,9 @@ private:
     Command result{};
     touchesMoments = false;
     result.source = &command;
-    result.stream = command.stream();
+    // What computes beside stream 0 the calling thread of a CPU does in its turn.
+    bool inTurn = !target.gpu && program.streams()[command.stream()].axis.empty();
+    result.stream = inTurn ? 0 : command.stream();
     result.where = where;
     result.name = command.name() ? command.name()->c_str() : schema::EnumNameBody(command.body_type());
     result.op = command.work() ? command.work()->op()->c_str() : "";

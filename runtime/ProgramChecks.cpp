@@ -268,6 +268,8 @@ Status checkStreams(const Program &program) {
   Names axes;
   for (size_t i = 1; i < program.streams().size(); ++i) {
     const StreamInfo &stream = program.streams()[i];
+    if (stream.axis.empty())
+      continue; // computes beside stream 0
     if (!program.mesh().size(stream.axis))
       return corrupt("stream {} '{}': the mesh has no axis '{}'", i, stream.name, stream.axis);
     if (!axes.insert(stream.axis).second)

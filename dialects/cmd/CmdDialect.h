@@ -26,6 +26,8 @@ namespace braid::cmd {
 ///   cmd.joined  unit, on a launch: it may run at the same time as the launches right before it, up to the first
 ///   without
 inline constexpr llvm::StringLiteral kWorkAttr = "cmd.work", kLayersAttr = "cmd.layers", kJoinedAttr = "cmd.joined";
+/// Of an op whose results the step needs late: its commands may run on a stream beside compute.
+inline constexpr llvm::StringLiteral kBesideAttr = "cmd.beside";
 
 /// Bytes of an element as it lies in a buffer (i1 and i8: 1).
 int64_t elementBytes(mlir::Type element);

@@ -50,7 +50,7 @@ def Cmd_TensorOp : Cmd_TableOp<"tensor"> {
 }
 
 def Cmd_StreamOp : Cmd_TableOp<"stream", [Symbol]> {
-  let summary = "a queue of commands in order; every stream but the first belongs to a mesh axis";
+  let summary = "a queue of commands in order; the first computes, others belong to a mesh axis or, without one, compute beside it";
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<StrAttr>:$axis);
   let assemblyFormat = "$sym_name (`axis` $axis^)? attr-dict";
 }

@@ -225,9 +225,12 @@ public:
       if (auto arena = dyn_cast<ArenaOp>(op))
         arenas.try_emplace(arena.getSymName(), arena);
       if (auto stream = dyn_cast<StreamOp>(op)) {
-        if (first == stream.getAxis().has_value())
-          return first ? stream.emitOpError("is the first stream, so it computes and has no axis")
-                       : stream.emitOpError("is not the first stream, so it needs an axis");
+        if (first && stream.getAxis())
+          return stream.emitOpError("is the first stream, so it computes and has no axis");
+        if (stream.getAxis())
+          ofAxes.insert(stream.getSymName());
+        else if (!first)
+          beside.insert(stream.getSymName());
         first = false;
         streams.insert(stream.getSymName());
       }
@@ -272,8 +275,11 @@ private:
     if (auto stream = op.getAttrOfType<FlatSymbolRefAttr>("stream")) {
       if (!streams.contains(stream.getValue()))
         return op.emitOpError("stream @") << stream.getValue() << " is no stream of the program";
-      if (isa<LaunchOp, GemmOp, GroupedGemmOp>(op))
+      if (isa<LaunchOp, GemmOp, GroupedGemmOp>(op) && ofAxes.contains(stream.getValue()))
         return op.emitOpError("computes, so it cannot be on stream @") << stream.getValue();
+      if (isa<CollectiveOp>(op) && beside.contains(stream.getValue()))
+        return op.emitOpError("communicates, so it cannot be on stream @")
+               << stream.getValue() << ", which has no axis";
     }
     if (auto record = dyn_cast<RecordOp>(op)) {
       recorded.insert(record.getEvent());
@@ -337,7 +343,7 @@ private:
   ProgramOp program;
   llvm::StringMap<ArenaOp> arenas;
   llvm::StringMap<TensorOp> tensors;
-  llvm::StringSet<> streams;
+  llvm::StringSet<> streams, ofAxes, beside;
   int64_t events = 0;
   llvm::DenseSet<int64_t> recorded;
   SmallVector<WaitOp> waits;

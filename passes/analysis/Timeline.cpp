@@ -1,6 +1,8 @@
 //===- Timeline.cpp - an entry function as one line of moments ----------------------------------------------------===//
 #include "passes/analysis/Timeline.h"
 
+#include "dialects/cmd/CmdDialect.h"
+
 using namespace mlir;
 using namespace braid;
 
@@ -15,6 +17,8 @@ CommAwaitOp braid::awaitOf(CommStartOp start) {
     return {};
   return dyn_cast<CommAwaitOp>(*start.getFuture().user_begin());
 }
+
+bool braid::runsBeside(Operation *op) { return op->hasAttr(cmd::kBesideAttr) && op->hasAttr(cmd::kLayersAttr); }
 
 Timeline::Timeline(func::FuncOp entry) { number(entry.getBody().front(), nullptr); }
 
@@ -58,6 +62,19 @@ int64_t Timeline::underWay(CommStartOp start) const {
   return until;
 }
 
+/// The last op behind this one before those of another layer begin, or a repeat.
+int64_t Timeline::layerEnd(Operation *op) const {
+  Attribute layers = op->getAttr(cmd::kLayersAttr);
+  int64_t end = at(op);
+  for (Operation *next = op->getNextNode(); next && !isa<RepeatOp>(next); next = next->getNextNode()) {
+    Attribute own = next->getAttr(cmd::kLayersAttr);
+    if (own && own != layers)
+      break;
+    end = own ? at(next) : end;
+  }
+  return end;
+}
+
 int64_t Timeline::lastUse(OpOperand &use) const {
   Block *home = use.get().getParentBlock();
   Operation *user = use.getOwner(), *here = home->findAncestorOpInBlock(*user);
@@ -69,7 +86,7 @@ int64_t Timeline::lastUse(OpOperand &use) const {
   }
   if (auto start = dyn_cast<CommStartOp>(user))
     return underWay(start);
-  return at(user);
+  return runsBeside(user) ? layerEnd(user) : at(user);
 }
 
 Segment Timeline::live(Value value) const {

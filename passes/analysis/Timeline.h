@@ -44,7 +44,8 @@ public:
   const RepeatScope *bodyOf(RepeatOp repeat) const { return scopes.lookup(&repeat.getBody().front()); }
 
   /// From the moment a value exists to its last use. Operands of a collective under way are in use until its await, and
-  /// until that of a collective of another axis that sends on what it receives: compute waits for the last of them. A
+  /// until that of a collective of another axis that sends on what it receives: compute waits for the last of them. What is
+  /// read beside (cmd.beside) is in use until the layer ends that reads it. A
   /// stacked input is in use at the repeat's `begin` (its slots are a matter of their own).
   Segment live(mlir::Value value) const;
   int64_t defined(mlir::Value value) const;
@@ -52,6 +53,7 @@ public:
 private:
   void number(mlir::Block &block, const RepeatScope *scope);
   int64_t underWay(CommStartOp start) const;
+  int64_t layerEnd(mlir::Operation *op) const;
   int64_t lastUse(mlir::OpOperand &use) const;
 
   int64_t last = 0;
@@ -59,6 +61,9 @@ private:
   llvm::DenseMap<mlir::Block *, const RepeatScope *> scopes;
   std::deque<RepeatScope> storage;
 };
+
+/// Whether its commands run on a stream beside compute: it is one of a layer's and marked so.
+bool runsBeside(mlir::Operation *op);
 
 /// The await of a future, or null when there is not exactly one.
 CommAwaitOp awaitOf(CommStartOp start);

@@ -1,7 +1,7 @@
 //===- CommandLowering.h - one entry function becoming a command list ---------------------------------------------===//
 // Ops with planned buffers (cmd.results) become commands in their order. Kernels and products run on the stream
 // `compute`; a collective on the stream of its mesh axis, between an event that compute records before it and one that
-// the await waits for. Errors: a kernel that is not there, operands that do not fit its parameters, slices with gaps
+// the await waits for, and so what runs beside compute (cmd.beside). Errors: a kernel that is not there, operands that do not fit its parameters, slices with gaps
 // that a library product or a collective cannot take.
 #ifndef PASSES_LOWER_COMMANDLOWERING_H
 #define PASSES_LOWER_COMMANDLOWERING_H
@@ -15,12 +15,17 @@
 
 namespace braid {
 
-/// Streams of the program: one per mesh axis that some collective uses, named after it.
-using AxisStreams = llvm::SetVector<mlir::StringAttr>;
+/// Streams of the program beside `compute`: one per mesh axis that some collective uses, named after it, and one for
+/// what computes beside it.
+struct OtherStreams {
+  llvm::SetVector<mlir::StringAttr> axes;
+  bool beside = false;
+};
+inline constexpr llvm::StringLiteral kBesideStream = "beside";
 
 class CommandLowering {
 public:
-  CommandLowering(mlir::func::FuncOp entry, mlir::SymbolTable &symbols, AxisStreams &streams)
+  CommandLowering(mlir::func::FuncOp entry, mlir::SymbolTable &symbols, OtherStreams &streams)
       : entry(entry), symbols(symbols), streams(streams), builder(entry.getContext()) {}
 
   /// Appends the cmd.entry to the program.
@@ -38,6 +43,10 @@ private:
   mlir::LogicalResult lower(CollectiveOpInterface op);
   void lower(cmd::MaterializeOp copy);
 
+  /// The stream goes on behind all that compute was given so far.
+  void follow(mlir::Location loc, mlir::FlatSymbolRefAttr stream);
+  /// Returns the event that its end records.
+  int64_t end(mlir::Location loc, mlir::FlatSymbolRefAttr stream);
   /// A collective on the stream of its axis, behind all that the compute stream was given so far. Returns the event
   /// that its end records.
   int64_t collective(mlir::Operation *op, CollectiveKind kind, mlir::StringAttr axis, mlir::ValueRange inputs,
@@ -50,7 +59,7 @@ private:
 
   mlir::func::FuncOp entry;
   mlir::SymbolTable &symbols;
-  AxisStreams &streams;
+  OtherStreams &streams;
   mlir::OpBuilder builder;
   int64_t events = 0;
   bool zeroFilled = false;

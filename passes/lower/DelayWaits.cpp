@@ -1,9 +1,10 @@
-//===- DelayWaits.cpp - a collective is waited for where its bytes are needed -------------------------------------===//
+//===- DelayWaits.cpp - other streams are waited for where their bytes are needed ---------------------------------===//
 // An await stands where a function or a body of a repeat ends at the latest, though often nobody needs the bytes yet: the
 // sums of gradients are read by the optimizer. Bytes say how long the compute stream may go on: to the first command that
 // touches what the collective touches, one of them writing. In a repeat that may be in the next iteration; then the last
 // iteration is waited for behind the repeat. PlanMemory keeps the buffers of such collectives apart. A collective on another
 // stream (rows that ranks of etp gather when they have come over ep) waits by itself: its stream does, and compute goes on.
+// All this is as true of what computes beside compute.
 #include "passes/Passes.h"
 #include "passes/lower/CommandAccesses.h"
 
@@ -27,62 +28,76 @@ public:
       run(repeat.getBody().front());
       counts.pop_back();
     }
-    llvm::DenseMap<int64_t, cmd::CollectiveOp> ends; // by the event of its end
+    llvm::DenseMap<int64_t, Travelling> ends; // by the event of its end
     for (auto record : block.getOps<cmd::RecordOp>())
-      if (auto collective = dyn_cast_or_null<cmd::CollectiveOp>(record->getPrevNode()))
-        if (collective.getStreamAttr() && collective.getStreamAttr() == record.getStreamAttr())
-          ends[static_cast<int64_t>(record.getEvent())] = collective;
+      if (record.getStreamAttr())
+        if (Travelling what = endedBy(record); what.first)
+          ends[static_cast<int64_t>(record.getEvent())] = what;
     for (cmd::WaitOp wait : llvm::to_vector(block.getOps<cmd::WaitOp>()))
-      if (auto collective = ends.lookup(static_cast<int64_t>(wait.getEvent())); collective && !wait.getStreamAttr())
-        sink(wait, {collective.getStreamAttr(), accesses.of(collective)}, collective);
+      if (auto what = ends.find(static_cast<int64_t>(wait.getEvent())); what != ends.end() && !wait.getStreamAttr())
+        sink(wait, what->second);
   }
 
 private:
-  /// What a collective under way touches.
+  /// What commands under way on another stream touch.
   struct Travelling {
     FlatSymbolRefAttr stream;
     SmallVector<Access> bytes;
+    Operation *first = nullptr; ///< of these commands; null: they are those of a repeat's last iteration
   };
 
-  void sink(cmd::WaitOp wait, const Travelling &what, cmd::CollectiveOp collective) {
+  /// The commands between the wait that let their stream begin and the record.
+  Travelling endedBy(cmd::RecordOp record) const {
+    Travelling what{record.getStreamAttr(), {}};
+    for (Operation *op = record->getPrevNode();
+         op && streamOf(op) == what.stream && !isa<cmd::RecordOp, cmd::WaitOp>(op); op = op->getPrevNode()) {
+      llvm::append_range(what.bytes, accesses.of(op));
+      what.first = op;
+    }
+    return what;
+  }
+
+  static FlatSymbolRefAttr streamOf(Operation *op) { return op->getAttrOfType<FlatSymbolRefAttr>("stream"); }
+
+  void sink(cmd::WaitOp wait, const Travelling &what) {
     Block &block = *wait->getBlock();
     llvm::SmallDenseSet<Attribute> waiting; // streams that have been told
     Block::iterator begin = std::next(wait->getIterator());
     while (Operation *first = firstConflict(what, begin, block.end(), false)) {
-      auto other = dyn_cast<cmd::CollectiveOp>(first);
-      if (!other || !other.getStreamAttr()) {
-        wait->moveBefore(placeBefore(first));
+      FlatSymbolRefAttr other = streamOf(first);
+      if (!other) {
+        wait->moveBefore(first);
         return;
       }
-      OpBuilder builder(other);
-      if (waiting.insert(other.getStreamAttr()).second)
-        cmd::WaitOp::create(builder, wait.getLoc(), wait.getEvent(), other.getStreamAttr(), StringAttr());
-      begin = std::next(other->getIterator());
+      OpBuilder builder(first);
+      if (waiting.insert(other).second)
+        cmd::WaitOp::create(builder, wait.getLoc(), wait.getEvent(), other, StringAttr());
+      begin = std::next(first->getIterator());
     }
     auto repeat = dyn_cast<cmd::RepeatOp>(block.getParentOp());
-    if (!repeat || !collective) {
+    if (!repeat || !what.first) {
       wait->moveBefore(&block, block.end());
       return;
     }
     // The next iteration sends from the same bytes, so there it is waited for at the latest.
-    Operation *own = placeBefore(collective);
+    Operation *own = placeBefore(what.first);
     Operation *first = firstConflict(what, block.begin(), own->getIterator(), true);
     OpBuilder builder(repeat->getContext());
     builder.setInsertionPointAfter(repeat);
     auto last = cast<cmd::WaitOp>(builder.clone(*wait));
     wait->moveBefore(first ? placeBefore(first) : own);
-    Travelling behind = what;
+    Travelling behind{what.stream, what.bytes};
     for (Access &access : behind.bytes)
       access.buffer = lastIteration(access.buffer);
     counts.pop_back();
-    sink(last, behind, {});
+    sink(last, behind);
     counts.push_back(static_cast<int64_t>(repeat.getCount()));
   }
 
-  /// The first command of [begin, end) that must not run before the collective has ended; of this iteration or the next.
+  /// The first command of [begin, end) that must not run before they have ended; of this iteration or the next.
   Operation *firstConflict(const Travelling &what, Block::iterator begin, Block::iterator end, bool next) {
     for (Operation &op : llvm::make_range(begin, end)) {
-      if (op.getAttrOfType<FlatSymbolRefAttr>("stream") == what.stream)
+      if (streamOf(&op) == what.stream)
         continue; // FIFO says it already
       WalkResult met = op.walk([&](Operation *command) {
         return meets(command, what, next) ? WalkResult::interrupt() : WalkResult::advance();
@@ -134,17 +149,17 @@ private:
     return cmd::BufferAttr::get(buffer.getContext(), buffer.getArena(), offset, buffer.getBytes(), strides);
   }
 
-  /// A collective's stream goes on when compute says so: what compute must know it must know before that.
+  /// Another stream goes on when compute says so: what compute must know it must know before that.
   static Operation *placeBefore(Operation *op) {
-    if (!isa<cmd::CollectiveOp>(op))
+    FlatSymbolRefAttr stream = streamOf(op);
+    if (!stream)
       return op;
     while (Operation *before = op->getPrevNode()) {
-      if (auto wait = dyn_cast<cmd::WaitOp>(before); wait && wait.getStreamAttr())
-        op = before;
-      else if (auto record = dyn_cast<cmd::RecordOp>(before); record && !record.getStreamAttr())
-        op = before;
-      else
+      bool own = streamOf(before) == stream, record = isa<cmd::RecordOp>(before);
+      if (record ? static_cast<bool>(streamOf(before))
+                 : !own) // the end of what the stream did before, or anything else
         break;
+      op = before;
     }
     return op;
   }

@@ -149,13 +149,22 @@ static cmd::CollectiveKind kindOf(CollectiveKind kind) {
   llvm_unreachable("collective");
 }
 
-int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAttr axis, ValueRange inputs,
-                                    Value result) {
-  streams.insert(axis);
-  auto stream = FlatSymbolRefAttr::get(axis);
-  Location loc = op->getLoc();
+void CommandLowering::follow(Location loc, FlatSymbolRefAttr stream) {
   cmd::RecordOp::create(builder, loc, events, FlatSymbolRefAttr(), StringAttr());
   cmd::WaitOp::create(builder, loc, events++, stream, StringAttr());
+}
+
+int64_t CommandLowering::end(Location loc, FlatSymbolRefAttr stream) {
+  cmd::RecordOp::create(builder, loc, events, stream, StringAttr());
+  return events++;
+}
+
+int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAttr axis, ValueRange inputs,
+                                    Value result) {
+  streams.axes.insert(axis);
+  auto stream = FlatSymbolRefAttr::get(axis);
+  Location loc = op->getLoc();
+  follow(loc, stream);
   Value x = inputs[0];
   auto type = cast<RankedTensorType>(x.getType());
   int64_t block = 0, row = 0, counts = 0;
@@ -177,8 +186,7 @@ int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAt
       counted ? bufferOf(inputs[1]) : cmd::BufferAttr(), counted ? bufferOf(inputs[2]) : cmd::BufferAttr(),
       builder.getI64IntegerAttr(counts), unit("cyclic"), unit("reverse"),
       builder.getI64IntegerAttr(distance ? distance.getInt() : 1), stream, nameOf(op, stringifyCollectiveKind(kind)));
-  cmd::RecordOp::create(builder, loc, events, stream, StringAttr());
-  return events++;
+  return end(loc, stream);
 }
 
 LogicalResult CommandLowering::checkCollective(Operation *op, ValueRange inputs, Value result) {
@@ -271,6 +279,10 @@ static void describe(Operation &op, ArrayRef<Operation *> commands) {
 
 LogicalResult CommandLowering::lower(Block &block) {
   for (Operation &op : block) {
+    bool beside = runsBeside(&op);
+    auto stream = beside ? FlatSymbolRefAttr::get(op.getContext(), kBesideStream) : FlatSymbolRefAttr();
+    if (beside)
+      follow(op.getLoc(), stream);
     Block *commands = builder.getInsertionBlock();
     Operation *before = commands->empty() ? nullptr : &commands->back();
     if (failed(lower(op)))
@@ -283,6 +295,12 @@ LogicalResult CommandLowering::lower(Block &block) {
       if (!isa<cmd::RepeatOp, cmd::RecordOp, cmd::WaitOp>(command))
         made.push_back(command);
     describe(op, made);
+    if (!beside)
+      continue;
+    streams.beside = true;
+    for (Operation *command : made)
+      command->setAttr("stream", stream);
+    cmd::WaitOp::create(builder, op.getLoc(), end(op.getLoc(), stream), FlatSymbolRefAttr(), StringAttr());
   }
   return success();
 }
@@ -328,7 +346,7 @@ public:
     }
     cmd::ProgramOp program = programs.front();
     SymbolTable symbols(module);
-    AxisStreams streams;
+    OtherStreams streams;
     SmallVector<func::FuncOp> entries;
     for (auto func : module.getOps<func::FuncOp>())
       if (func->hasAttr(attrs::entry))
@@ -342,8 +360,10 @@ public:
       if (isa<cmd::ArenaOp>(op))
         builder.setInsertionPointAfter(&op);
     cmd::StreamOp::create(builder, program.getLoc(), builder.getStringAttr("compute"), StringAttr());
-    for (StringAttr axis : streams)
+    for (StringAttr axis : streams.axes)
       cmd::StreamOp::create(builder, program.getLoc(), axis, axis);
+    if (streams.beside)
+      cmd::StreamOp::create(builder, program.getLoc(), builder.getStringAttr(kBesideStream), StringAttr());
     for (func::FuncOp entry : entries)
       entry.erase();
     llvm::StringSet<> launched;

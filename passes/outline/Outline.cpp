@@ -149,10 +149,15 @@ LogicalResult outlineBlock(Block &block, OutlineContext &context) {
     auto work = unit.front()->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
     unit.front()->removeAttr(cmd::kWorkAttr); // the attributes of row-wise ops are part of their kernel's name
     Operation *before = unit.front()->getPrevNode(), *after = unit.back()->getNextNode();
+    bool beside = context.beside && isa<LinearGradWeightOp, MoeGroupedLinearGradWeightOp>(unit.front());
     if (failed(isRowsOp(unit.front()) ? outlineRows(unit, context) : outlineOne(unit.front(), context)))
       return failure();
+    Operation *begin = before ? before->getNextNode() : &block.front();
     if (work)
-      shareWork(work, before ? before->getNextNode() : &block.front(), after);
+      shareWork(work, begin, after);
+    for (Operation *op = begin; beside && op && op != after; op = op->getNextNode())
+      if (isa<tile::LaunchOp, tile::GemmOp, tile::GroupedGemmOp>(op))
+        op->setAttr(cmd::kBesideAttr, context.rewriter.getUnitAttr());
   }
   return success();
 }
@@ -165,6 +170,7 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
     context.gpu = gpu;
     context.boxes = boxes;
     context.cublaslt = cublaslt;
+    context.beside = beside;
     handSquares(context);
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())

@@ -71,6 +71,7 @@ public:
   bool boxes = false; ///< a GPU's tiles may be copied past its threads, to be multiplied by warpgroups
   /// Products are calls of cuBLASLt where it has them; it adds only what has the type of its result.
   bool cublaslt = false;
+  bool beside = false; ///< what makes gradients of weights is marked cmd.beside
   /// Of gradients whose product adds up the squares of their rows (GradientSquares.cpp): the sums, or what stands for them until that product is outlined.
   llvm::DenseMap<mlir::Value, mlir::Value> squares;
   /// Of f32 matrices: the bf16 matrices that they are the sum of (SplitProducts.cpp).

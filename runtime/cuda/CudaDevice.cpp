@@ -269,9 +269,13 @@ Status CudaDevice::makeStreams() {
   // they leave most of the chip to the computation that is laid over them.
   int least = 0, greatest = 0;
   BRAID_CUDA(cuCtxGetStreamPriorityRange, &least, &greatest);
+  // What computes beside the first stream takes what that leaves.
+  auto computes = [](const StreamInfo &info) { return info.axis.empty(); };
+  int first = std::ranges::count_if(program.streams(), computes) > 1 ? std::max(least - 1, greatest) : least;
   for (const StreamInfo &info : program.streams()) {
     Stream stream = nullptr;
-    BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, info.axis.empty() ? least : greatest);
+    int priority = !computes(info) ? greatest : streams.empty() ? first : least;
+    BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, priority);
     streams.push_back(stream);
   }
   uint32_t most = 0;
@@ -280,7 +284,7 @@ Status CudaDevice::makeStreams() {
   sides = std::min(most > 0 ? most - 1 : 0, mostSides);
   for (uint32_t i = 0; i < sides; ++i) {
     Stream stream = nullptr;
-    BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, least);
+    BRAID_CUDA(cuStreamCreateWithPriority, &stream, streamNonBlocking, first);
     streams.push_back(stream);
   }
   for (uint32_t i = 0; i < eventOf(Between::count); ++i) {
@@ -371,6 +375,11 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
   const Kernel &found = kernels[kernel];
   if (programs == 0)
     return Status::success();
+  if (stream != 0 && stream < firstSide() && found.scratchBytes) { // all kernels have one scratch: in turn
+    BRAID_TRY(follow(0, stream));
+    BRAID_TRY(launch(0, kernel, slots, programs));
+    return follow(stream, 0);
+  }
   int64_t blocks = found.scratchBytes ? std::min(programs, found.resident) : programs;
   if (blocks > std::numeric_limits<int32_t>::max())
     return Status::error(ErrorCode::unsupported, "{} programs of @{}; a device takes at most {}", blocks,
@@ -386,6 +395,11 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
   BRAID_CUDA(cuLaunchKernel, found.function, static_cast<unsigned>(blocks), 1, 1, found.threads, 1, 1,
              found.sharedBytes, streams[stream], nullptr, extra);
   return Status::success();
+}
+
+Status CudaDevice::follow(uint32_t stream, uint32_t other) {
+  BRAID_TRY(record(other, eventOf(Between::joined)));
+  return wait(stream, eventOf(Between::joined));
 }
 
 Status CudaDevice::beginJoined(uint32_t count) {
@@ -490,7 +504,9 @@ Status CudaDevice::endPart(uint32_t entry) {
     status = driver.check(ended, "cuStreamEndCapture");
   GraphExec made = nullptr;
   if (status.ok())
-    status = driver.check(driver.cuGraphInstantiateWithFlags(&made, graph, 0), "cuGraphInstantiateWithFlags");
+    status = driver.check(
+        driver.cuGraphInstantiateWithFlags(&made, graph, program.streams().size() > 1 ? graphNodePriorities : 0),
+        "cuGraphInstantiateWithFlags");
   if (graph)
     driver.cuGraphDestroy(graph);
   BRAID_TRY(status);

@@ -121,6 +121,8 @@ private:
   uint32_t eventOf(Between use) const { return programEvents + static_cast<uint32_t>(use); }
   Status takeInputs(uint32_t entry);
   Status branch();
+  // The stream goes on behind all that the other was given so far.
+  Status follow(uint32_t stream, uint32_t other);
   Status beginPart();
   Status endPart(uint32_t entry);
   Status outOfMemory(uint64_t needed, size_t available, size_t total) const;

@@ -46,6 +46,7 @@ enum class DeviceAttribute : int {
 };
 enum class FunctionAttribute : int { dynamicSharedBytes = 8 };
 constexpr unsigned streamNonBlocking = 1;
+constexpr unsigned long long graphNodePriorities = 8; // each kernel has that of the stream it was captured from
 constexpr unsigned eventDisableTiming = 2;
 constexpr int captureThreadLocal = 1;
 // How bulk copies see a buffer, as the device reads it: a part of a kernel's parameters.

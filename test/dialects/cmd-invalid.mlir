@@ -103,9 +103,13 @@ cmd.program {
 // -----
 
 cmd.program {
+  cmd.arena @a bytes 64
   cmd.stream @compute
-  // expected-error @+1 {{'cmd.stream' op is not the first stream, so it needs an axis}}
-  cmd.stream @other
+  cmd.stream @beside
+  cmd.entry @f inputs [] outputs [] {
+    // expected-error @+1 {{'cmd.collective' op communicates, so it cannot be on stream @beside, which has no axis}}
+    cmd.collective all_reduce "dp" send <@a, 0, 64> recv <@a, 0, 64> : f32 on @beside
+  }
 }
 
 // -----

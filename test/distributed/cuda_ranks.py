@@ -48,8 +48,12 @@ class Case:
         self.folder, self.name = folder, " ".join([mesh, *flags, *map(str, changes.values())])
         self.stub = {**stub, "BRAID_STUB_DEVICES": "2"}
         (folder / "model.json").write_text(json.dumps({**MODEL, **changes}))
+        self.flags = [f"--mesh={mesh}", "--chunk-size=16", *flags]
         for program, target in (("cpu", []), ("gpu", ON_GPU)):
-            must("braid-compile", folder / "model.json", "-o", folder / f"{program}.braid", f"--mesh={mesh}", "--chunk-size=16", *flags, *target)
+            self.compile(program, *target)
+
+    def compile(self, program, *target):
+        must("braid-compile", self.folder / "model.json", "-o", self.folder / f"{program}.braid", *self.flags, *target)
 
     def train(self, program, *flags, launch=("--ranks=2",), **environment):
         """The metrics of every step, and the folder of the checkpoint."""
@@ -126,6 +130,8 @@ def missing_waits(folder, stub):
     check(len(expected) > 1000 and weights("first") == expected, "either stream first: the same bits")
     check(weights("last", BRAID_STUB_DEAF="2") != expected, "collectives that do not wait for kernels are found")
     check(weights("first", BRAID_STUB_DEAF="1") != expected, "kernels that do not wait for collectives are found")
+    case.compile("gpu", *ON_GPU, "--weight-gradients=beside")
+    check(all(weights(order) == expected for order in ("first", "last")), "gradients of weights beside the rest, whose sums travel: the same bits, either stream first")
 
 
 def errors(folder, stub):

@@ -142,3 +142,56 @@ cmd.program {
     cmd.wait 5
   }
 }
+
+// -----
+
+// What computes beside compute is waited for as collectives are: where its operand is written again, in the next iteration. A sum of what it makes is told so
+// by itself, and it waits for what has not arrived yet; compute goes on.
+// CHECK-LABEL: cmd.entry @weights
+// CHECK: cmd.repeat 4
+// CHECK-NEXT: cmd.wait 1{{$}}
+// CHECK-NEXT: cmd.copy {{.*}}"rows"
+// CHECK-NEXT: cmd.wait 3{{$}}
+// CHECK-NEXT: cmd.record 0
+// CHECK-NEXT: cmd.wait 0 on @beside
+// CHECK-NEXT: cmd.copy {{.*}} on @beside {name = "part"}
+// CHECK-NEXT: cmd.copy {{.*}} on @beside {name = "weight gradient"}
+// CHECK-NEXT: cmd.record 1 on @beside
+// CHECK-NEXT: cmd.copy {{.*}}"data gradient"
+// CHECK-NEXT: cmd.record 2
+// CHECK-NEXT: cmd.wait 2 on @dp
+// CHECK-NEXT: cmd.wait 1 on @dp
+// CHECK-NEXT: cmd.collective reduce_scatter
+// CHECK-NEXT: cmd.record 3 on @dp
+// CHECK-NEXT: cmd.copy {{.*}}"norm"}
+// CHECK-NEXT: }
+// CHECK-NEXT: cmd.wait 1{{$}}
+// CHECK-NEXT: cmd.copy {{.*}}"embedding"
+// CHECK-NEXT: cmd.wait 3{{$}}
+// CHECK-NEXT: cmd.copy {{.*}}"optimizer"
+cmd.program {
+  cmd.arena @workspace bytes 4096
+  cmd.stream @compute
+  cmd.stream @dp axis "dp"
+  cmd.stream @beside
+  cmd.entry @weights inputs [] outputs [] attributes {events = 4 : i64} {
+    cmd.repeat 4 {
+      cmd.copy <@workspace, 0, 64> to <@workspace, 64, 64> {name = "rows"}
+      cmd.record 0
+      cmd.wait 0 on @beside
+      cmd.copy <@workspace, 64, 64> to <@workspace, 256, 64> on @beside {name = "part"}
+      cmd.copy <@workspace, 256, 64> to <@workspace, 128, 64> on @beside {name = "weight gradient"}
+      cmd.record 1 on @beside
+      cmd.wait 1
+      cmd.copy <@workspace, 0, 64> to <@workspace, 320, 64> {name = "data gradient"}
+      cmd.record 2
+      cmd.wait 2 on @dp
+      cmd.collective reduce_scatter "dp" send <@workspace, 128, 64> recv <@workspace, 1120, 32, strides = [-32]> : f32 on @dp {name = "sum"}
+      cmd.record 3 on @dp
+      cmd.wait 3
+      cmd.copy <@workspace, 320, 64> to <@workspace, 0, 64> {name = "norm"}
+    }
+    cmd.copy <@workspace, 0, 64> to <@workspace, 64, 64> {name = "embedding"}
+    cmd.copy <@workspace, 1024, 128> to <@workspace, 2048, 128> {name = "optimizer"}
+  }
+}

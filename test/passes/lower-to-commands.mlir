@@ -207,3 +207,32 @@ func.func @numbered(%x: tensor<2x4xf32> {braid.name = "x"}, %w: tensor<2x4x4xf32
   %y = call @other(%b, %last) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc("last")
   return %y : tensor<2x4xf32>
 }
+
+// -----
+
+// What is marked goes beside compute, and what it reads keeps its bytes until its layer ends: %b could lie where %a did. Without a layer it stays in its place.
+// CHECK: cmd.stream @compute
+// CHECK-NEXT: cmd.stream @beside{{$}}
+// CHECK-LABEL: cmd.entry @marked
+// CHECK-NEXT: cmd.launch @scale {{.*}}o = #cmd.buffer<@workspace, [[A:[0-9]+]], 256>{{.*}}name = "a"
+// CHECK-NEXT: cmd.record 0{{$}}
+// CHECK-NEXT: cmd.wait 0 on @beside
+// CHECK-NEXT: cmd.launch @scale {{.*}}x = #cmd.buffer<@workspace, [[A]], 256>{{.*}} on @beside {{.*}}name = "dw"
+// CHECK-NEXT: cmd.record 1 on @beside
+// CHECK-NEXT: cmd.wait 1{{$}}
+// CHECK-NEXT: cmd.launch @scale {{.*}}o = #cmd.buffer<@workspace, [[B:[0-9]+]], 256>{{.*}}name = "b"
+// CHECK-NEXT: cmd.launch @scale {{.*}}name = "c"
+// CHECK-NEXT: cmd.launch @scale {{.*}}o = #cmd.buffer<@workspace, [[A]], 256>{{.*}}name = "d"
+// CHECK-NEXT: cmd.launch @scale grid [4, 1, 1] args {{{[^}]*}}} {{.*}}name = "e"
+func.func private @scale(%x: memref<?x16xf32> {tile.name = "x"}, %o: memref<?x16xf32> {tile.name = "o"}) attributes {tile.kernel, tile.grid = ["row"]} {
+  return
+}
+func.func @marked(%x: tensor<4x16xf32> {braid.name = "x"}) -> (tensor<4x16xf32> {braid.name = "dw"}, tensor<4x16xf32> {braid.name = "c"}, tensor<4x16xf32> {braid.name = "e"}) attributes {braid.entry} {
+  %a = tile.launch @scale grid [4] (%x) {label = "a", cmd.layers = array<i32: 1>, arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  %dw = tile.launch @scale grid [4] (%a) {label = "dw", cmd.beside, cmd.layers = array<i32: 1>, arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  %b = tile.launch @scale grid [4] (%x) {label = "b", cmd.layers = array<i32: 1>, arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  %c = tile.launch @scale grid [4] (%b) {label = "c", cmd.layers = array<i32: 1>, arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  %d = tile.launch @scale grid [4] (%x) {label = "d", cmd.layers = array<i32: 0>, arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  %e = tile.launch @scale grid [4] (%d) {label = "e", cmd.beside, arg_names = ["x"], result_names = ["o"], inplace = array<i64: -1>, scalars = {}} : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  return %dw, %c, %e : tensor<4x16xf32>, tensor<4x16xf32>, tensor<4x16xf32>
+}

@@ -160,6 +160,30 @@ def everything(stub):
         deaf = [json.loads(line)["loss"] for line in (folder / "deaf.jsonl").read_text().splitlines()]
         check(code or deaf != gpu, f"launches beside others that do not wait for what is before them are found: {deaf}")
         log.unlink()
+        # Gradients of weights, on a stream that comes behind: what is in the compiler's list must be so whenever they run.
+        besides = ["--target=cuda", "--weight-gradients=beside", chunk]
+        must("braid-compile", folder / "model.json", "-o", folder / "beside.braid", "--arch=sm_90a,emulated", *besides)
+        losses = train("beside", BRAID_STUB_LOG=str(log), **stub)
+        own = log.read_text().splitlines()
+        priorities = dict(re.match(r"cuStreamCreateWithPriority (\d+) priority (-?\d+)", call).groups() for call in own if "WithPriority" in call)
+        behind = [stream for stream, priority in priorities.items() if priority == "0"]
+        check(len(behind) == 1 and set(priorities.values()) == {"0", "-1"}, f"one stream comes behind the others: {priorities}")
+        made = [call for call in own if call.startswith("cuLaunchKernel") and call.rsplit(" ", 1)[1] in behind]
+        check(losses == gpu and len(made) > 10, f"losses {losses} with {len(made)} launches on it")
+        shutil.copy(folder / "beside.braid", folder / "deaf_beside.braid")
+        shutil.copy(folder / "beside.braid", folder / "behind.braid")
+        late = train("behind", BRAID_STUB_ORDER="first", **stub)
+        check(late == gpu, f"losses {late} where it goes on when the first stream cannot")
+        for stream, order in (behind[0], {}), (min(priorities, key=int), {"BRAID_STUB_ORDER": "first"}):
+            code, _, _ = run("braid-run", "train", folder / "deaf_beside.braid", "--data", folder / "text.txt", "--steps", 3, "--seed", 3,
+                             "--metrics", folder / "deaf_beside.jsonl", BRAID_STUB_DEAF=stream, **order, **stub)
+            deaf = [json.loads(line)["loss"] for line in (folder / "deaf_beside.jsonl").read_text().splitlines()]
+            (folder / "deaf_beside.jsonl").unlink()
+            check(code or deaf != gpu, f"stream {stream} that waits for no other is found: {deaf}")
+        must("braid-compile", folder / "model.json", "-o", folder / "narrow.braid", "--arch=sm_90a,emulated=4096", *besides)
+        narrow = train("narrow", **stub)
+        check(max(abs(a - b) / abs(a) for a, b in zip(cpu, narrow, strict=True)) < 1e-4, f"losses {narrow} where kernels beside others have scratch")
+        log.unlink()
         shutil.copy(folder / "gpu.braid", folder / "blind.braid")
         train("blind", "--no-check-finite", BRAID_STUB_LOG=str(log), **stub)
         seen, blind = (sum(call.startswith("cuStreamSynchronize") for call in text) for text in (calls, log.read_text().splitlines()))

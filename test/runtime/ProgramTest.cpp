@@ -183,10 +183,12 @@ const Case cases[] = {
     // Commands
     {"entry 'main' command 0 'first': stream 2 of 2", [](Sample &p) { p.at(0).stream = 2; }},
     {"entry 'main' command 0 'first': unknown or missing command body (type 0)", [](Sample &p) { p.at(0).body.Reset(); }},
-    {"command 0 'first': a launch must be on stream 0, not on stream 1 'dp'", [](Sample &p) { p.at(0).stream = 1; }},
+    {"command 0 'first': a launch must be on a stream that computes, not on stream 1 'dp'", [](Sample &p) { p.at(0).stream = 1; }},
     {"command 0 'first': only a launch right behind a launch can be joined to it", [](Sample &p) { p.at(0).joined = true; }},
     {"command 2 'project': only a launch right behind a launch can be joined to it", [](Sample &p) { p.at(2).joined = true; }},
     {"command 2 'project': a gemm must be on stream 0", [](Sample &p) { p.at(2).stream = 1; }},
+    {"command 2 'project': a gemm must be on stream 0, not on stream 2 'beside'", [](Sample &p) { p.stream("beside", ""), p.at(2).stream = 2; }},
+    {"command 6 'sum': a collective of axis 'dp' on stream 2 of axis ''", [](Sample &p) { p.stream("beside", ""), p.at(6).stream = 2; }},
     {"command 3 'experts': a grouped_gemm must be on stream 0", [](Sample &p) { p.at(3).stream = 1; }},
     {"command 0 'first': kernel 6 of 6", [](Sample &p) { p.theLaunch().kernel = 6; }},
     {"command 0 'first' (kernel 'add_scaled'): a grid has 3 extents, not 2", [](Sample &p) { p.theLaunch().grid.pop_back(); }},

@@ -53,6 +53,12 @@ int main(int argc, char **argv) {
                      "in boxes, which is faster, but which no device has shown to be right (default rows)"),
       {"rows", "boxes"})
       ->type_name("NAME");
+  oneOf(app.add_option("--weight-gradients", options.weightGradients,
+                       "with --target=cuda: when products that make gradients of weights run: in_order, or beside what "
+                       "the layer's backward does next, on a stream of their own, which takes more memory and which "
+                       "nobody has timed (default in_order)"),
+        {"in_order", "beside"})
+      ->type_name("NAME");
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")

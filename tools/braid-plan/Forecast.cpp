@@ -111,7 +111,8 @@ private:
   }
 
   void add(const schema::Command &command) {
-    int64_t stream = command.stream();
+    // What computes beside stream 0 has the same processors: it is taken to be done in its turn.
+    int64_t stream = program.streams()[command.stream()].axis.empty() ? 0 : command.stream();
     if (const schema::Record *record = command.body_as_Record()) {
       events[record->event()] = {stream, orders[stream].empty() ? -1 : orders[stream].back()};
       open[stream] = -1;
