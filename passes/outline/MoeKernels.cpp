@@ -190,7 +190,7 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
           tokens = rowCount(op.getInverse());
   // Rows of an assignment have nothing to add up: a GPU's threads ask for several of them at a time.
   int64_t rows = rowCount(op.getReturned()), block = rowsPerProgram(width),
-          rowsBlock = context.gpu ? rowsPerProgram(width / 2) : block;
+          rowsBlock = context.gpu ? rowsPerProgram(std::max<int64_t>(width / 2, 1)) : block;
   std::string suffix = "_k" + std::to_string(slots) + "_d" + std::to_string(width) + "_" + typeName(element);
   Value dy = context.view(op, op.getDy(), {tokens, width});
   Value returned = context.view(op, op.getReturned(), {rows, width});

@@ -98,6 +98,16 @@ func.func @experts(%x: !tokens, %perm: tensor<64xi32>, %inverse: tensor<1x32x2xi
   return %y, %drows, %dweights : tensor<1x64x64xbf16>, !rows, tensor<1x32x2xf32>
 }
 
+// Rows of one number, too, of which a thread asks for as many as of short ones.
+// SUMS-LABEL: func.func @narrow(
+// SUMS: tile.launch @moe_combine_grad_rows_k3_d1_f32 grid [6]
+func.func @narrow(%dy: tensor<1x32x1xf32>, %returned: tensor<1x96x1xf32>, %weights: tensor<1x32x3xf32>, %perm: tensor<96xi32>, %inverse: tensor<1x32x3xi32>,
+                  %exchange: tensor<1xi32>) -> (tensor<1x96x1xf32>, tensor<1x32x3xf32>) {
+  %drows, %dweights = braid.moe.combine_grad cotangents(%dy) returned(%returned) weights(%weights) plan(%perm, %inverse, %exchange)
+    : (tensor<1x32x1xf32>, tensor<1x96x1xf32>, tensor<1x32x3xf32>, tensor<96xi32>, tensor<1x32x3xi32>, tensor<1xi32>) -> (tensor<1x96x1xf32>, tensor<1x32x3xf32>)
+  return %drows, %dweights : tensor<1x96x1xf32>, tensor<1x32x3xf32>
+}
+
 // The first of few blocks of a loss writes the gradient of W, to which the others add.
 // SUMS-LABEL: func.func @blocks(
 // SUMS-NOT: arith.constant
