@@ -57,8 +57,17 @@ private:
 
 } // namespace
 
+Status PackedRows::checkPairs(const Corpus &corpus) {
+  for (uint64_t document = 0; document < corpus.documents(); ++document)
+    if (corpus.end(document) - corpus.begin(document) > 1)
+      return Status::success();
+  return Status::error("the data has {} {}s in {} documents, but no document has the 2 that a prediction needs",
+                       corpus.size(), corpus.unit(), corpus.documents());
+}
+
 Expected<PackedRows> PackedRows::pack(const Corpus &corpus, int64_t seqLen, int64_t maxDocuments) {
   assert(seqLen > 0 && seqLen <= INT32_MAX && maxDocuments > 0);
+  BRAID_TRY(checkPairs(corpus));
   PackedRows rows;
   rows.seqLen = static_cast<uint64_t>(seqLen);
   std::vector<Piece> shorter;
@@ -71,9 +80,6 @@ Expected<PackedRows> PackedRows::pack(const Corpus &corpus, int64_t seqLen, int6
       shorter.push_back({begin + full * rows.seqLen, static_cast<uint32_t>(rest)});
     rows.total += pairs;
   }
-  if (rows.total == 0)
-    return Status::error("the data has {} {}s in {} documents, but no document has the 2 that a prediction needs",
-                         corpus.size(), corpus.unit(), corpus.documents());
 
   BestFit fit(seqLen, maxDocuments);
   std::vector<uint64_t> rowOf = fit.pack(shorter);

@@ -37,6 +37,8 @@ private:
 class PackedRows {
 public:
   static Expected<PackedRows> pack(const Corpus &corpus, int64_t seqLen, int64_t maxDocuments);
+  // An error where pack() would find nothing to predict.
+  static Status checkPairs(const Corpus &corpus);
 
   uint64_t size() const { return fullRows + packedAt.size(); }
   RowPieces pieces(uint64_t row) const;

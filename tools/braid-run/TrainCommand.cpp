@@ -89,6 +89,8 @@ Status run(Options &options) {
   BRAID_TRY(checkFiles(options, ranks));
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
   BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout));
+  if (!options.heldout.empty()) // now, and not when the training is over
+    BRAID_TRY(PackedRows::checkPairs(heldout).withContext("held-out data"));
   if (!options.heldout.empty() && heldout.isText() != corpus.isText())
     return Status::error("--data holds {}s but --heldout {}s: losses per byte and per token do not compare",
                          corpus.unit(), heldout.unit());
