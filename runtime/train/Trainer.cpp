@@ -214,7 +214,8 @@ Status Trainer::start() {
     if (options.resumeStep && !std::binary_search(existing.begin(), existing.end(), *options.resumeStep))
       return Status::error(ErrorCode::notFound, "{}: there is no checkpoint of step {} (--resume-step){}",
                            options.checkpointDir, *options.resumeStep, describeComplete(options.checkpointDir));
-    if (!existing.empty())
+    // A `latest` without any checkpoint: they were moved or removed, and a start from nothing would bury that.
+    if (!existing.empty() || (options.resume && pathExists(options.checkpointDir + "/latest")))
       BRAID_TRY(startFromCheckpoint());
     // A run that was killed between a checkpoint and the removal of older ones left one too many.
     if (resumed)
