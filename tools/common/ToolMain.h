@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -43,18 +44,21 @@ inline int runTool(CLI::App &app, int argc, char **argv, llvm::function_ref<int(
     printError(message);
     return 2;
   }
-  int code = 0;
+  int code = 0, failed = 0; // errno
   try {
     app.parse(argc, argv);
     code = work();
   } catch (const CLI::ParseError &error) {
     code = app.exit(error) == 0 ? 0 : 2;
-  } catch (const std::system_error &) { // of fmt::print
+  } catch (const std::system_error &error) { // of fmt::print
     code = 1;
+    failed = error.code().value();
   }
+  errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush())
     return code;
-  printError("cannot write standard output");
+  failed = failed ? failed : errno; // the first one: what comes behind it says less
+  printError("cannot write standard output" + (failed ? ": " + std::generic_category().message(failed) : ""));
   return 1;
 }
 
