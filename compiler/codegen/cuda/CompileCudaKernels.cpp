@@ -253,6 +253,19 @@ static void expandGroupProducts(ModuleOp module) {
   }
 }
 
+/// Every GPU brings lines to its second-level cache by this instruction, but LLVM selects it for Hopper alone.
+static void expandPrefetches(ModuleOp module) {
+  SmallVector<NVVM::PrefetchOp> ops;
+  module.walk([&](NVVM::PrefetchOp op) { ops.push_back(op); });
+  for (NVVM::PrefetchOp op : ops) {
+    OpBuilder b(op);
+    LLVM::InlineAsmOp::create(b, op.getLoc(), TypeRange{}, ValueRange{op.getAddr()}, "prefetch.global.L2 [$0];", "l",
+                              /*has_side_effects=*/true, /*is_align_stack=*/false,
+                              LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+    op.erase();
+  }
+}
+
 /// The slots of a kernel arrive in its parameter memory, by value, and tensor maps behind them.
 static void declareKernel(func::FuncOp function, int64_t slots, size_t maps) {
   OpBuilder b(function);
@@ -363,6 +376,8 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   if (failed(convertToNVVM(module)))
     return failure();
   expandGroupProducts(module);
+  if (!target.limits.wgmma)
+    expandPrefetches(module);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.kernel.name);
   if (!code)
