@@ -157,4 +157,33 @@ def Tile_MaskOp : Tile_Op<"mask", [Pure, SameOperandsAndResultType]> {
   let hasVerifier = 1;
 }
 
+def Tile_DiagonalOp : Tile_Op<"diagonal", [Pure]> {
+  let summary = "the diagonal of a square tile";
+  let description = [{
+    result_i = source_ii. What stands beside the diagonal does not count while it is finite.
+    ```mlir
+    %own = tile.diagonal %scores : vector<64x64xf32>, vector<64xf32>
+    ```
+  }];
+  let arguments = (ins Tile_FloatTile:$source);
+  let results = (outs Tile_FloatTile:$result);
+  let assemblyFormat = "$source attr-dict `:` type($source) `,` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_PickOp : Tile_Op<"pick", [Pure]> {
+  let summary = "of each row the element in a column of its own; 0 where there is no such column";
+  let description = [{
+    result_i = source_i,columns[i] (0 <= columns[i] < n), else 0; what is not picked may be anything. For a row that is cut into tiles: the tile that has the column adds its element
+    to the zeros of the others.
+    ```mlir
+    %logit = tile.pick %logits[%labels] : vector<128x256xf32>, vector<128xi32>, vector<128xf32>
+    ```
+  }];
+  let arguments = (ins Tile_FloatTile:$source, VectorOfNonZeroRankOf<[I32]>:$columns);
+  let results = (outs Tile_FloatTile:$result);
+  let assemblyFormat = "$source `[` $columns `]` attr-dict `:` type($source) `,` type($columns) `,` type($result)";
+  let hasVerifier = 1;
+}
+
 #endif // BRAID_TILE_OPS

@@ -243,6 +243,36 @@ LogicalResult MaskOp::verify() {
   return success();
 }
 
+/// One element of each row of a rank-2 tile.
+static LogicalResult checkElements(Operation *op, Value source, Type result) {
+  auto type = cast<VectorType>(source.getType()), vector = cast<VectorType>(result);
+  if (failed(checkElement(op, "the source", source, "the result", vector)))
+    return failure();
+  if (vector.getShape() != type.getShape().take_front(1))
+    return withNote(op->emitOpError("needs a number for each of ")
+                        << type.getDimSize(0) << " rows, the result is " << shown(vector.getShape()),
+                    "source", source);
+  return success();
+}
+
+LogicalResult DiagonalOp::verify() {
+  auto type = cast<VectorType>(getSource().getType());
+  if (type.getRank() != 2 || type.getDimSize(0) != type.getDimSize(1))
+    return emitOpError("needs a square tile of rank 2, is ") << shown(type.getShape());
+  return checkElements(*this, getSource(), getType());
+}
+
+LogicalResult PickOp::verify() {
+  auto type = cast<VectorType>(getSource().getType()), columns = cast<VectorType>(getColumns().getType());
+  if (type.getRank() != 2)
+    return emitOpError("source must have rank 2, has rank ") << type.getRank();
+  if (columns.getShape() != type.getShape().take_front(1))
+    return withNote(emitOpError("needs a column for each of ")
+                        << type.getDimSize(0) << " rows, has " << shown(columns.getShape()),
+                    "columns", getColumns());
+  return checkElements(*this, getSource(), getType());
+}
+
 //===- Launches ---------------------------------------------------------------------------------------------------===//
 
 LogicalResult LaunchOp::verify() {

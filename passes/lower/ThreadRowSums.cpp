@@ -10,16 +10,6 @@ using namespace mlir;
 using namespace braid;
 using namespace braid::lower;
 
-/// What LsmChunk.h's diagonalOf makes.
-static Value diagonalIn(tile::ReduceOp op) {
-  auto difference = op.getSource().getDefiningOp<arith::SubFOp>();
-  auto whole = difference ? difference.getLhs().getDefiningOp<tile::MaskOp>() : nullptr,
-       strict = difference ? difference.getRhs().getDefiningOp<tile::MaskOp>() : nullptr;
-  bool is = op.getKind() == tile::ReduceKind::add && whole && strict && whole.getSource() == strict.getSource() &&
-            whole.getKeep() == tile::Keep::lower && strict.getKeep() == tile::Keep::strict_lower;
-  return is ? whole.getSource() : Value();
-}
-
 /// The diagonal of a square tile: where a warp's rows meet their own columns, of the lane that has it.
 SmallVector<Value> ThreadLowering::takeDiagonal(Value tile) {
   SmallVector<Value> values = ownedOf(tile, /*turned=*/false), taken;
@@ -43,7 +33,7 @@ SmallVector<Value> ThreadLowering::takeDiagonal(Value tile) {
 
 /// Along the columns of the rows: those of this lane, then those of the four lanes that share a row.
 SmallVector<Value> ThreadLowering::reduceOwned(tile::ReduceOp op) {
-  if (Value square = diagonalIn(op); square && !inRows.lookup(square) && owned.count(square))
+  if (Value square = diagonalBy(op); square && !inRows.lookup(square) && owned.count(square))
     return takeDiagonal(square);
   SmallVector<Value> values = ownedOf(op.getSource(), inRows.lookup(op.getSource())), halves[2], sums;
   Type element = elementOf(op.getResult()), sum = storageType(element);

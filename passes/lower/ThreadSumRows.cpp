@@ -18,29 +18,6 @@ using namespace braid::lower;
 
 static constexpr size_t kChains = 4;
 
-namespace {
-
-/// select(column = columns[i], x, 0), added up: one element of each row of x, or none.
-struct Pick {
-  Value columns, x;
-};
-
-} // namespace
-
-static std::optional<Pick> pickOf(tile::ReduceOp op) {
-  auto select = op.getSource().getDefiningOp<arith::SelectOp>();
-  auto hit = select ? select.getCondition().getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
-  if (!hit || op.getKind() != tile::ReduceKind::add || op.getAxis() != 1 ||
-      hit.getPredicate() != arith::CmpIPredicate::eq || !matchPattern(select.getFalseValue(), m_AnyZeroFloat()))
-    return std::nullopt;
-  auto column = hit.getLhs().getDefiningOp<tile::IotaOp>();
-  auto columns = hit.getRhs().getDefiningOp<tile::ExpandOp>();
-  if (!column || !columns || column.getAxis() != 1 || columns.getAxis() != 1 ||
-      !getElementTypeOrSelf(columns).isInteger(32))
-    return std::nullopt;
-  return Pick{columns.getSource(), select.getTrueValue()};
-}
-
 /// What a store rounds.
 static Value unrounded(Value v) {
   auto round = v.getDefiningOp<arith::TruncFOp>();
@@ -113,7 +90,7 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
         work.push_back(result);
         reduced.push_back(reduce);
         first = !first || user->isBeforeInBlock(first) ? user : first;
-        if (std::optional<Pick> pick = pickOf(reduce))
+        if (std::optional<Pick> pick = pickBy(reduce))
           reads.numbers.insert(pick->columns);
       } else if (isFormula && tileType(result).getShape() == tileType(sum).getShape()) {
         if (reads.formulas.insert(result))
@@ -243,7 +220,7 @@ SmallVector<Value> ThreadLowering::reduceSums(const LoopSums &held, tile::Reduce
   Type element = elementOf(op.getResult()), stored = storageType(element);
   SmallVector<SmallVector<Value, kChains>> chains(2 * p.rows, SmallVector<Value, kChains>(kChains));
   SmallVector<Value> places(2 * p.rows), totals;
-  std::optional<Pick> pick = pickOf(op);
+  std::optional<Pick> pick = pickBy(op);
   if (pick && sumRows.count(pick->columns)) {
     Phase phase(*this);
     size_t number = 0;

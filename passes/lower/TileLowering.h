@@ -46,6 +46,17 @@ TypedAttr reductionStart(tile::ReduceKind kind, Type element, Builder &b);
 /// `turn`: what a loop reads transposed is turned once, before it.
 void prepareTiles(func::FuncOp kernel, bool bf16Dots, bool turn);
 
+// TileElements.cpp
+/// An element of each row of x, as PickOp has it.
+struct Pick {
+  Value columns, x;
+};
+/// Writes what takes one element of each row as a sum that says what it stands for.
+void expandElements(func::FuncOp kernel);
+/// The tile whose diagonal, or the elements that, a sum stands for; none where it stands for itself.
+Value diagonalBy(tile::ReduceOp sum);
+std::optional<Pick> pickBy(tile::ReduceOp sum);
+
 // TileTriangle.cpp; other tiles are full.
 Triangles triangleOf(Value tile);
 Triangles triangleRead(Value tile);

@@ -690,6 +690,7 @@ void lower::prepareTiles(func::FuncOp kernel, bool bf16Dots, bool turn) {
 
 LogicalResult braid::lowerTilesToLoops(ModuleOp module, int64_t vectorBytes, bool bf16Dots) {
   IRRewriter rewriter(module.getContext());
+  module.walk(expandElements);
   DominanceInfo dominance(module);
   eliminateCommonSubExpressions(rewriter, dominance, module);
   SmallVector<func::FuncOp> kernels;

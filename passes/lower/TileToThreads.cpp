@@ -85,6 +85,7 @@ static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits,
 
 LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &limits) {
   IRRewriter rewriter(module.getContext());
+  module.walk(expandElements);
   DominanceInfo dominance(module);
   eliminateCommonSubExpressions(rewriter, dominance, module);
   SmallVector<func::FuncOp> kernels;

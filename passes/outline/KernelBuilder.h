@@ -129,6 +129,8 @@ Var expand(Var x, int64_t axis, int64_t size); ///< inserts `axis` and repeats a
 Var splat(Var scalar, Shape shape);
 Var transpose(Var x);
 Var mask(Var x, tile::Keep keep);
+Var diagonal(Var x); ///< of a square tile
+Var pick(Var x, Var columns); ///< element columns[i] of row i, 0 where there is none; columns i32
 Var rows(Var x, Var offset, int64_t count); ///< rows [offset, offset + count)
 Var row(Var x, Var offset); ///< one row, one rank less
 Var insertRows(Var value, Var target, Var offset);

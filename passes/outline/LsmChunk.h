@@ -124,8 +124,6 @@ PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef
 /// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
 Var up(KernelBuilder &k, Var x);
 Var down(KernelBuilder &k, Var x);
-/// The diagonal of a square tile.
-Var diagonalOf(Var x);
 
 /// The tiles of one chunk: program (chunk n, head h, batch b), tokens [lo, hi). Rows past hi read k = v = 0, g = 0,
 /// beta = 0, so they neither write the state nor decay it.

@@ -94,7 +94,7 @@ private:
     Var g = cast(k.load(decayIn, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), shape.compute);
     Var c = cumsum(expand(select(lt(g, kSilent), kSilent, g), 1, VB)), ofOutputs = transpose(c);
     Var total = row(c, k.number(C - 1));
-    return {ofOutputs, expand(diagonalOf(ofOutputs), 1, C), expand(total, 0, C) - c, expand(exp(total), 1, K)};
+    return {ofOutputs, expand(diagonal(ofOutputs), 1, C), expand(total, 0, C) - c, expand(exp(total), 1, K)};
   }
 
   /// Stores the outputs of chunk n; the state behind it.

@@ -73,7 +73,6 @@ Var up(KernelBuilder &k, Var x) {
 Var down(KernelBuilder &k, Var x) {
   return insertRows(rows(x, k.number(0), x.dim(0) - 1), k.tile(x.shape(), x.element()), k.number(1));
 }
-Var diagonalOf(Var x) { return sum(mask(x, tile::Keep::lower) - mask(x, tile::Keep::strict_lower), 1); }
 
 namespace {
 
@@ -194,7 +193,7 @@ void Pairs::complete(PairScores &out, llvm::ArrayRef<Var> leftRows, llvm::ArrayR
     return;
   for (size_t l = 0; l < lefts.size(); ++l)
     for (size_t r = 0; r < rights.size(); ++r) {
-      Var own = expand(diagonalOf(given[pair(l, r)]), 1, K);
+      Var own = expand(diagonal(given[pair(l, r)]), 1, K);
       out.dLeft[l] = out.dLeft[l] + own * rightRows[r];
       if (leftRows[l])
         out.dRight[r] = out.dRight[r] + own * leftRows[l];

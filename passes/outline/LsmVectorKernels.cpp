@@ -226,7 +226,7 @@ void VectorGradKernel::writeWhole() {
     scores = mask(dotTB(lefts, rights), tile::Keep::lower);
   }
   // What pairs and states give each row, but for a token's read of its own write.
-  Var own = expand(diagonalOf(ds), 1, math.K), read = dotTB(d, state);
+  Var own = expand(diagonal(ds), 1, math.K), read = dotTB(d, state);
   read = decay.fromStart(strong ? read : dot(inside, rights, read));
   if (strong)
     read = read + pairs.dLeft[0];

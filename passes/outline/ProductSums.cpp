@@ -328,8 +328,7 @@ private:
         Var here = both(ge(label, 0), lt(label, static_cast<double>(columns)));
         Var place = select(here, k.iota({m}, 0) + cast(row, k.i32()), -1);
         Var logits = tile(k, operands, {}, row, column, rows), top = maximum(logits, 1);
-        Var hit = eq(k.iota({m, columns}, 1), expand(label, 1, columns));
-        k.store(sum(select(hit, logits, 0), 1), results[2], {0}, {.limit = rows, .rows = place});
+        k.store(pick(logits, label), results[2], {0}, {.limit = rows, .rows = place});
         Var exponentials = exp(logits - expand(top, 1, columns)), total = sum(exponentials, 1);
         if (loss->exponentials)
           k.store(cast(exponentials, k.builder.getBF16Type()), results[3], {row, column}, {.limit = rows});

@@ -328,6 +328,58 @@ func.func @k(%v: vector<4x8xf32>)  {
 
 // -----
 
+func.func @k(%v: vector<4x8xf32>)  {
+  // expected-error @+1 {{needs a square tile of rank 2, is [4, 8]}}
+  %0 = tile.diagonal %v : vector<4x8xf32>, vector<4xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{source defined here}}
+func.func @k(%v: vector<8x8xf32>)  {
+  // expected-error @+1 {{needs a number for each of 8 rows, the result is [4]}}
+  %0 = tile.diagonal %v : vector<8x8xf32>, vector<4xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{source defined here}}
+func.func @k(%v: vector<8x8xf32>)  {
+  // expected-error @+1 {{element type mismatch: the source has 'f32' but the result has 'f64'}}
+  %0 = tile.diagonal %v : vector<8x8xf32>, vector<8xf64>
+  return
+}
+
+// -----
+
+func.func @k(%v: vector<2x4x8xf32>, %c: vector<2xi32>)  {
+  // expected-error @+1 {{source must have rank 2, has rank 3}}
+  %0 = tile.pick %v[%c] : vector<2x4x8xf32>, vector<2xi32>, vector<2xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{columns defined here}}
+func.func @k(%v: vector<4x8xf32>, %c: vector<8xi32>)  {
+  // expected-error @+1 {{needs a column for each of 4 rows, has [8]}}
+  %0 = tile.pick %v[%c] : vector<4x8xf32>, vector<8xi32>, vector<4xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{source defined here}}
+func.func @k(%v: vector<4x8xf32>, %c: vector<4xi32>)  {
+  // expected-error @+1 {{needs a number for each of 4 rows, the result is [8]}}
+  %0 = tile.pick %v[%c] : vector<4x8xf32>, vector<4xi32>, vector<8xf32>
+  return
+}
+
+// -----
+
 // expected-error @+1 {{is a tile.kernel without tile.grid}}
 func.func @k(%m: memref<?x8xf32> {tile.name = "m"}) attributes {tile.kernel} {
 

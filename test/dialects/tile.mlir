@@ -43,6 +43,10 @@ func.func @every_op(%x: memref<?x?x2x32xf32> {tile.name = "x"}, %rows: memref<?x
   %f = tile.transpose %d : vector<16x32xf32>, vector<32x16xf32>
   // CHECK: tile.iota {axis = 1 : i64} : vector<32x16xi32>
   %k = tile.iota {axis = 1 : i64} : vector<32x16xi32>
+  // CHECK: tile.diagonal %{{.*}} : vector<16x16xf32>, vector<16xf32>
+  %own = tile.diagonal %m : vector<16x16xf32>, vector<16xf32>
+  // CHECK: tile.pick %{{.*}}[%{{.*}}] : vector<16x32xf32>, vector<16xi32>, vector<16xf32>
+  %picked = tile.pick %d[%i] : vector<16x32xf32>, vector<16xi32>, vector<16xf32>
   // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] limit %{{.*}} {dims = array<i64: 0, 1>}
   tile.store %d, %y[%n, %c0] limit %hi {dims = array<i64: 0, 1>} : vector<16x32xf32>, memref<?x32xf32, strided<[?, 1]>>
   // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}] limit %{{.*}} rows %{{.*}} : vector<16xi32> {dims = array<i64: 0, 1>} : vector<16x32xf32>

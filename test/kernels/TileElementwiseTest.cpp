@@ -318,6 +318,36 @@ func.func @k(%x: memref<19x19xT> {tile.name = "x"}, %a: memref<19x19xT> {tile.na
               });
 }
 
+TEST(TileElementwise, ElementsOfRows) {
+  forEachType(R"(
+func.func @k(%x: memref<19x19xT> {tile.name = "x"}, %columns: memref<19xi32> {tile.name = "columns"}, %d: memref<19xT> {tile.name = "d"}, %p: memref<19xT> {tile.name = "p"})
+    attributes {tile.kernel, tile.grid = ["row"]} {
+  %c0 = arith.constant 0 : index
+  %v = tile.load %x[%c0, %c0] {dims = array<i64: 0, 1>} : memref<19x19xT>, vector<19x19xT>
+  %c = tile.load %columns[%c0] {dims = array<i64: 0>} : memref<19xi32>, vector<19xi32>
+  %own = tile.diagonal %v : vector<19x19xT>, vector<19xT>
+  %picked = tile.pick %v[%c] : vector<19x19xT>, vector<19xi32>, vector<19xT>
+  tile.store %own, %d[%c0] {dims = array<i64: 0>} : vector<19xT>, memref<19xT>
+  tile.store %picked, %p[%c0] {dims = array<i64: 0>} : vector<19xT>, memref<19xT>
+  return
+})",
+              [](KernelHarness &kernels, auto zero) {
+                using T = decltype(zero);
+                auto x = randoms<T>(361);
+                std::vector<int32_t> columns(19);
+                for (int i = 0; i < 19; ++i)
+                  columns[i] = 7 * i % 23 - 2; // some are on the left of the tile, some on the right
+                x[4] = NAN; // above the diagonal, and picked by nobody
+                std::vector<T> d(19), p(19);
+                kernels.run("k", {1}, {{"x", x}, {"columns", columns}, {"d", d}, {"p", p}});
+                for (int i = 0; i < 19; ++i) {
+                  bool inside = columns[i] >= 0 && columns[i] < 19;
+                  ASSERT_EQ(d[i], x[i * 19 + i]);
+                  ASSERT_EQ(p[i], inside ? x[i * 19 + columns[i]] : T(0));
+                }
+              });
+}
+
 TEST(TileElementwise, ShapeCastsAndBroadcasts) {
   forEachType(R"(
 func.func @k(%x: memref<5x48xT> {tile.name = "x"}, %w: memref<3x16xT> {tile.name = "w"}, %y: memref<5x48xT> {tile.name = "y"}, %z: memref<5x3xT> {tile.name = "z"}, %f: memref<15xT> {tile.name = "f"}, %scale: T {tile.name = "scale"})

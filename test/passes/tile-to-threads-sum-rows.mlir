@@ -129,11 +129,7 @@ func.func @exponentials(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xb
       scf.yield %next : vector<128x256xf32>
     }
     %top = tile.reduce max %sum {axis = 1 : i64} : vector<128x256xf32>, vector<128xf32>
-    %columns = tile.iota {axis = 1 : i64} : vector<128x256xi32>
-    %wanted = tile.expand %inside {axis = 1 : i64} : vector<128xi32>, vector<128x256xi32>
-    %hit = arith.cmpi eq, %columns, %wanted : vector<128x256xi32>
-    %only = arith.select %hit, %sum, %zero : vector<128x256xi1>, vector<128x256xf32>
-    %one = tile.reduce add %only {axis = 1 : i64} : vector<128x256xf32>, vector<128xf32>
+    %one = tile.pick %sum[%inside] : vector<128x256xf32>, vector<128xi32>, vector<128xf32>
     tile.store %one, %chosen[%row] rows %place : vector<128xi32> {dims = array<i64: 0>} : vector<128xf32>, memref<?xf32>
     %all = tile.expand %top {axis = 1 : i64} : vector<128xf32>, vector<128x256xf32>
     %under = arith.subf %sum, %all : vector<128x256xf32>

@@ -138,10 +138,7 @@ func.func @handed(%q: memref<?x64xbf16> {tile.name = "q"}, %k: memref<?x64xbf16>
     %all = tile.expand %gv {axis = 1 : i64} : vector<64xf32>, vector<64x64xf32>
     %sums = tile.cumsum %all {axis = 0 : i64} : vector<64x64xf32>
     %columns = tile.transpose %sums : vector<64x64xf32>, vector<64x64xf32>
-    %whole = tile.mask lower %columns : vector<64x64xf32>
-    %strict = tile.mask strict_lower %columns : vector<64x64xf32>
-    %own = arith.subf %whole, %strict : vector<64x64xf32>
-    %diagonal = tile.reduce add %own {axis = 1 : i64} : vector<64x64xf32>, vector<64xf32>
+    %diagonal = tile.diagonal %columns : vector<64x64xf32>, vector<64xf32>
     %rows = tile.expand %diagonal {axis = 1 : i64} : vector<64xf32>, vector<64x64xf32>
     %scores = tile.dot %qv, %kv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
     %difference = arith.subf %rows, %columns : vector<64x64xf32>
