@@ -196,7 +196,7 @@ def main(program, data):
                  "srun started this process without PMIx (PMIX_NAMESPACE is not set), by which Open MPI v"),
                 ("mpiexec inside a step of srun", ["env", "PMI_SIZE=4", "SLURM_STEP_NUM_TASKS=1", *evaluate], "mpiexec started 4 processes (PMI_SIZE)"),
                 ("another number of tasks", mpirun(3, *as_srun(3, evaluate)), "but srun started 3 processes: start 2 (mpirun -n 2, srun --mpi=pmix -n 2)"),
-                ("an unknown launcher", [*evaluate, "--launcher=ssh"], "--launcher=ssh: valid: auto, threads, mpi")]:
+                ("an unknown launcher", [*evaluate, "--launcher=ssh"], '--launcher: "ssh" is not known; valid: auto, threads, mpi')]:
             code, out, err = run(command)
             check(f"refused: {name}", code not in (0, None) and err.count("braid-run: error:") == 1 and sentence in err, (code, err))
 

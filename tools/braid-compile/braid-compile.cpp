@@ -1,5 +1,7 @@
 //===- braid-compile.cpp - a model description or a module -> a program file --------------------------------------===//
 #include "compiler/Driver.h"
+#include "compiler/codegen/cpu/CpuTarget.h"
+#include "compiler/codegen/cuda/CudaTarget.h"
 #include "frontend/ModelSpec.h"
 #include "schedule/Slicing.h"
 #include "schedule/Stages.h"
@@ -19,6 +21,12 @@ static void addPhase(CLI::App &app, const char *flag, std::optional<Phase> &phas
       ->check([](const std::string &name) {
         return parsePhase(name) ? std::string() : "there is no phase '" + name + "'; there are " + phaseNames();
       });
+}
+
+/// What `Target` cannot parse is wrong with the command line.
+template <typename Target> static std::string whyNot(const std::string &text) {
+  llvm::Expected<Target> target = Target::parse(text);
+  return target ? std::string() : llvm::toString(target.takeError());
 }
 
 int main(int argc, char **argv) {
@@ -41,6 +49,7 @@ int main(int argc, char **argv) {
         {"cpu", "cuda"})
       ->type_name("NAME");
   app.add_option("--arch", options.arch, "with --target=cuda: sm_90a (H100, H200) or sm_80 (A100) (default sm_90a)")
+      ->check(whyNot<CudaTarget>)
       ->type_name("NAME");
   oneOf(app.add_option("--gemm", options.gemm,
                        "with --target=cuda: matrix products by kernels of the program or by NVIDIA's library, which "
@@ -62,6 +71,7 @@ int main(int argc, char **argv) {
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")
+      ->check(whyNot<CpuTarget>)
       ->type_name("CPU");
   oneOf(app.add_option("--dtype", options.dtype,
                        "matrices and activations, instead of the model's dtype: f32, bf16 or f64"),

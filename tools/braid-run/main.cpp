@@ -5,14 +5,13 @@
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
+#include "tools/common/StandardStreams.h"
 #include "tools/common/WordFlag.h"
 
 #include <csignal>
 #include <cstdio>
-#include <fcntl.h>
 #include <iostream>
 #include <thread>
-#include <unistd.h>
 
 namespace braid::run {
 
@@ -43,10 +42,10 @@ void addRankOptions(CLI::App &command, RankFlags &flags) {
                                "Ranks to run as threads of this process: as many as the program's mesh has (default: "
                                "1; under mpirun or srun every process is a rank)"),
             1, runtime::maxThreadRanks);
-  command
-      .add_option("--launcher", flags.launcher,
-                  "What ranks are: threads of this process, or processes over mpi (auto: processes when mpirun or "
-                  "srun started several)")
+  oneOf(command.add_option("--launcher", flags.launcher,
+                           "What ranks are: threads of this process, or processes over mpi (auto: processes when "
+                           "mpirun or srun started several)"),
+        {"auto", "threads", "mpi"})
       ->capture_default_str()
       ->type_name("NAME");
   numberIn(command.add_option("--timeout", flags.timeout,
@@ -62,10 +61,7 @@ static std::unique_ptr<runtime::Processes> processes;
 
 runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags) {
   using namespace runtime;
-  std::optional<Launcher> launcher = parseLauncher(flags.launcher);
-  if (!launcher)
-    return Status::error("--launcher={}: valid: auto, threads, mpi", flags.launcher);
-  BRAID_ASSIGN(processes, joinProcesses(*launcher));
+  BRAID_ASSIGN(processes, joinProcesses(*parseLauncher(flags.launcher)));
   if (processes && flags.ranks)
     return Status::error(
         "--ranks={} asks for threads of one process, but {} started {} processes, each of them a rank: "
@@ -103,11 +99,10 @@ void addDataOptions(CLI::App &command, DataFlags &flags) {
   command.add_option("--data", flags.paths, "Files, or directories of files; every file ends a document")
       ->required()
       ->type_name("PATH");
-  command
-      .add_option(
-          "--format", flags.format,
-          "How files are read: text (bytes), jsonl (one object per line), u16, u32 (raw tokens, little endian), npy "
-          "(default: by their ending .jsonl, .npy, .u16, .u32; others are text)")
+  oneOf(command.add_option("--format", flags.format,
+                           "How files are read: text (bytes), jsonl (one object per line), u16, u32 (raw tokens, "
+                           "little endian), npy (default: by their ending .jsonl, .npy, .u16, .u32; others are text)"),
+        {"text", "jsonl", "u16", "u32", "npy"})
       ->type_name("NAME");
   command.add_option("--field", flags.field, "Field of JSON Lines: a string, or an array of tokens (default: text)")
       ->type_name("NAME");
@@ -131,11 +126,7 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
   DataOptions options;
   options.field = flags.field;
   options.separator = flags.separator;
-  if (!flags.format.empty()) {
-    options.format = parseDataFormat(flags.format);
-    if (!options.format)
-      return Status::error("--format={}: valid: text, jsonl, u16, u32, npy", flags.format);
-  }
+  options.format = parseDataFormat(flags.format);
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(options.bytes, readsBytes(program));
@@ -176,16 +167,10 @@ static runtime::Status runAction(const Action &action) {
 
 } // namespace braid::run
 
-// A standard stream that is closed would be the next file that is opened, and get what is meant for people.
-static void holdStandardStreams() {
-  for (int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
-    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_RDONLY) != stream)
-      _exit(1);
-}
-
 int main(int argc, char **argv) {
   using namespace braid::run;
-  holdStandardStreams();
+  if (!braid::holdStandardStreams())
+    return 1; // there may be nowhere to say why
   CLI::App app("Runs programs that braid-compile wrote.", "braid-run");
   app.require_subcommand(1);
   app.failure_message([](const CLI::App *command, const CLI::Error &error) {

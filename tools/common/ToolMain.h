@@ -3,10 +3,10 @@
 #define TOOLS_COMMON_TOOLMAIN_H
 
 #include "compiler/Diagnostics.h"
+#include "tools/common/StandardStreams.h"
 #include "tools/common/WordFlag.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
-#include "llvm/Support/Process.h"
 
 #include <CLI/CLI.hpp>
 
@@ -21,9 +21,8 @@ namespace braid {
 /// Before anything else; `name` stands in front of every message. 0, or 1 after a message.
 inline int beginTool(const char *name) {
   setProgramName(name);
-  // A closed standard output would give its number to the first file that is opened.
-  if (std::error_code error = llvm::sys::Process::FixupStandardFileDescriptors()) {
-    printError("standard files: " + error.message());
+  if (!holdStandardStreams()) {
+    printError("a standard stream is closed, and /dev/null cannot stand for it");
     return 1;
   }
   std::signal(SIGXFSZ, SIG_IGN); // a file over the limit of its size is an error of write() that names the file
