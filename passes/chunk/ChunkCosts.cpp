@@ -123,9 +123,22 @@ OwningOpRef<ModuleOp> moduleOf(ArrayRef<Operation *> ops, ChunkSizes sizes) {
   return module;
 }
 
+/// Where one walk adds up the states of chunks nobody scans them in memory: they are there for who reads them.
+void giveStates(func::FuncOp function) {
+  Block &body = function.front();
+  for (Operation &op : llvm::make_early_inc_range(body))
+    if (isa<LsmStateScanOp, LsmStateScanGradOp>(op)) {
+      for (Value result : op.getResults())
+        result.replaceAllUsesWith(body.addArgument(result.getType(), op.getLoc()));
+      op.erase();
+    }
+  function.setFunctionType(
+      FunctionType::get(function.getContext(), body.getArgumentTypes(), function.getFunctionType().getResults()));
+}
+
 /// Bytes of the tokens and per-chunk tensors of a launch. The table has one row more than there are chunks here; what a
 /// whole row reads and writes once, its states before and behind all chunks, is no chunk's.
-/// `walked`: what the f32 states of a launch are where one walk adds them up (lsm.state_walk), which the kernels here do not: in-states in bf16.
+/// `walked`: what the f32 states of a launch are where one walk adds them up (lsm.state_walk): in-states in bf16.
 double bytesOf(tile::LaunchOp launch, int64_t size, bool walked) {
   double bytes = 0;
   for (Value value : llvm::concat<Value>(launch.getInputs(), launch.getOutputs())) {
@@ -152,22 +165,25 @@ std::optional<ChunkCycles> braid::chunkCycles(ArrayRef<Operation *> ops, ChunkSi
     return success();
   });
   OwningOpRef<ModuleOp> module = moduleOf(ops, sizes);
-  PassManager passes(context);
-  passes.enableVerifier(false);
-  passes.addPass(createChunkTilingPass({.gpu = target.sharedBytes > 0}));
-  passes.addPass(createCSEPass());
-  passes.addPass(createOutlinePass({.gpu = target.sharedBytes > 0}));
-  if (failed(passes.run(*module)))
+  PassManager tiling(context), outlining(context);
+  for (PassManager *passes : {&tiling, &outlining})
+    passes->enableVerifier(false);
+  tiling.addPass(createChunkTilingPass({.gpu = target.sharedBytes > 0}));
+  tiling.addPass(createCSEPass());
+  outlining.addPass(createOutlinePass({.gpu = target.sharedBytes > 0}));
+  if (failed(tiling.run(*module)))
+    return {};
+  bool walked = target.sharedBytes && areWalked(ops, sizes.tokens);
+  auto function = module->lookupSymbol<func::FuncOp>("chunk");
+  if (walked)
+    giveStates(function);
+  if (failed(outlining.run(*module)))
     return {};
   ChunkCycles cycles;
   SmallVector<Launch> launches;
-  bool walked = target.sharedBytes && areWalked(ops, sizes.tokens);
-  auto function = module->lookupSymbol<func::FuncOp>("chunk");
   for (auto op : function.getOps<tile::LaunchOp>()) {
     auto kernel = module->lookupSymbol<func::FuncOp>(op.getKernel());
     noteInPlace(op, kernel);
-    if (walked && kernel.getName().starts_with("lsm_state_scan"))
-      continue;
     auto axes = kernel->getAttrOfType<ArrayAttr>(tile::kGridAttr).getAsValueRange<StringAttr>();
     Launch launch{kernel.getName(), 1, bytesOf(op, sizes.tokens, walked), llvm::is_contained(axes, "chunk")};
     for (auto [axis, extent] : llvm::zip_equal(axes, op.getGrid()))
