@@ -123,18 +123,18 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
                              inner.getMiniBatch(), InnerTraits(inner).className())
             .str();
       })
-      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp>([&](auto loss) -> std::string {
-        std::string why = whyNoLossTiles(op, loss.getX(), loss.getWeight(), loss.getTransposed(), gpu && !library);
-        if (gpu && !why.empty())
-          return "blocks of rows: the logits of one block exist at a time, in f32: " + why;
-        if (!why.empty())
-          return "blocks of rows: the logits of one block exist at a time";
-        return isa<LinearCrossEntropyGradOp>(op)
-                   ? "blocks of rows: exponentials of the logits of one block exist at a time, in bf16, and the "
-                     "gradient takes their place"
-                   : "blocks of rows: the product says what the loss needs, logits are in no memory";
-      })
-      .Case<LinearLossPartGradOp>([](auto) { return "blocks of rows: the logits of one block exist at a time"; })
+      .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp>(
+          [&](auto loss) -> std::string {
+            std::string why = whyNoLossTiles(op, loss.getX(), loss.getWeight(), loss.getTransposed(), gpu && !library);
+            if (gpu && !why.empty())
+              return "blocks of rows: the logits of one block exist at a time, in f32: " + why;
+            if (!why.empty())
+              return "blocks of rows: the logits of one block exist at a time";
+            return isa<LinearCrossEntropyGradOp, LinearLossPartGradOp>(op)
+                       ? "blocks of rows: exponentials of the logits of one block exist at a time, in bf16, and the "
+                         "gradient takes their place"
+                       : "blocks of rows: the product says what the loss needs, logits are in no memory";
+          })
       .Case<LsmStepOp, LsmInnerStepOp>([](auto) { return "one token: the recurrence itself, no chunks"; })
       .Case<AttnCausalOp, AttnCausalGradOp>(
           [](auto) { return "online softmax over tiles of keys: no scores in memory"; })
@@ -158,8 +158,9 @@ struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
             // Row-wise ops have as many as their results; the library's products say so themselves.
             bool some = isRowsOp(unit.front()) && llvm::any_of(unit, [&](Operation *op) { return experts.reads(op); });
             int64_t rows = some ? product(rowDims(unit.front())) : 0;
-            unit.front()->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops,
-                                                                     work.bytes, choiceOf(unit, gpu, library), rows));
+            unit.front()->setAttr(cmd::kWorkAttr,
+                                  cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops, work.bytes,
+                                                     choiceOf(unit, gpu, library), rows));
           }
         });
   }

@@ -271,12 +271,16 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value logits = head.logits(at, perRow[0], context);
-    Value d = rowGradients(at, logits, perRow[1], perRow[2], op.getDsum(), element, context, op.getCoordinate());
-    return blockGradients(at, head, perRow[0], d, dweight, piece, context);
+    Value x = perRow[0], labels = perRow[1], lse = perRow[2], place = op.getCoordinate(), d;
+    if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, place, true}, context))
+      d = rowGradients(at, *tiles, labels, lse, op.getDsum(), context, place);
+    else
+      d = rowGradients(at, head.logits(at, x, context), labels, lse, op.getDsum(), element, context, place);
+    return blockGradients(at, head, x, d, dweight, piece, context);
   };
+  RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofExponentials : ofLogits;
   SmallVector<Value> out =
-      Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), ofLogits, context).run(piece, body);
+      Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), most, context).run(piece, body);
   context.replace(op, {out[1], out[0]});
   return success();
 }

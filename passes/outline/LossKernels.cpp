@@ -209,23 +209,28 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
       .run()[0];
 }
 
-/// dlogits = (P exp(m_t - lse) - [v = label]) dsum for word v of tile t, P = exp(x - m_t); at the label (exp(x - lse) - 1) dsum. 0 for label < 0.
-Value rowGradients(Operation *op, const LossTiles &tiles, Value labels, Value lse, Value dsum,
-                   OutlineContext &context) {
+/// dlogits = (P exp(m_t - lse) - [v = label]) dsum for word v of tile t, P = exp(x - m_t); at the label (exp(x - lse) - 1) dsum. 0 for label < 0; v counts from
+/// c size with `coordinate` c
+Value rowGradients(Operation *op, const LossTiles &tiles, Value labels, Value lse, Value dsum, OutlineContext &context,
+                   Value coordinate) {
   auto type = tensorType(tiles.exponentials);
   int64_t count = type.getDimSize(0), vocabulary = type.getDimSize(1), side = tiles.side;
   int64_t together = ceilDiv(wordsOfBlock(context), side), width = together * side;
   Type scale = tensorType(dsum).getElementType(), element = type.getElementType();
-  std::string name = "cross_entropy_grad_of_tiles_" + std::to_string(side);
+  std::string name =
+      std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + "of_tiles_" + std::to_string(side);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var exponentials = k.buffer("exponentials", element, {kDynamic, kDynamic});
     Var greatest = k.buffer("greatest", k.f32(), {kDynamic, kDynamic}),
         labelLogits = k.buffer("label_logits", k.f32(), {kDynamic});
     Var labels = k.buffer("labels", k.i32(), {kDynamic}), lse = k.buffer("lse", k.f32(), {kDynamic});
-    Var dsum = k.buffer("dsum", scale, {1}), dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic});
+    Var dsum = k.buffer("dsum", scale, {1}), place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
+    Var dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic});
     Var n = k.program(0), size = k.index("vocabulary"), tiles = k.size(greatest, 0), lane = k.iota({width}, 0);
     Var label = k.at(labels, {n}), all = k.at(lse, {n}), factor = cast(k.at(dsum, {0}), k.f32());
     Var weight = select(ge(label, 0), factor, 0), atLabel = (exp(k.at(labelLogits, {n}) - all) - 1) * factor;
+    if (coordinate)
+      label = label - k.at(place, {0}) * cast(size, k.i32());
     k.loop(0, size, width, [&](Var v) {
       Var m = k.load(greatest, {v / side, n}, {together}, {.limit = tiles, .dims = {0}});
       Var p = cast(k.load(exponentials, {n, v}, {width}, {.limit = size, .dims = {1}}), k.f32());
@@ -234,16 +239,12 @@ Value rowGradients(Operation *op, const LossTiles &tiles, Value labels, Value ls
       k.store(cast(select(hit, atLabel, d), element), dlogits, {n, v}, {.limit = size, .dims = {1}});
     });
   });
-  return context.launch(op, kernel, {count})
-      .arg("exponentials", tiles.exponentials)
-      .arg("greatest", tiles.greatest)
-      .arg("label_logits", tiles.labelLogits)
-      .arg("labels", labels)
-      .arg("lse", lse)
-      .arg("dsum", dsum)
-      .result("dlogits", type, "exponentials")
-      .index("vocabulary", vocabulary)
-      .run()[0];
+  auto launch = context.launch(op, kernel, {count});
+  launch.arg("exponentials", tiles.exponentials).arg("greatest", tiles.greatest);
+  launch.arg("label_logits", tiles.labelLogits).arg("labels", labels).arg("lse", lse).arg("dsum", dsum);
+  if (coordinate)
+    launch.arg("coordinate", coordinate);
+  return launch.result("dlogits", type, "exponentials").index("vocabulary", vocabulary).run()[0];
 }
 
 Value countLabels(Operation *op, Value labels, Type type, OutlineContext &context) {

@@ -99,9 +99,9 @@ llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const LossTiles &t
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
                          mlir::Type result, OutlineContext &context, mlir::Value coordinate = {});
-/// The same of all words, in the place of the exponentials.
+/// The same, in the place of the exponentials.
 mlir::Value rowGradients(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels, mlir::Value lse,
-                         mlir::Value dsum, OutlineContext &context);
+                         mlir::Value dsum, OutlineContext &context, mlir::Value coordinate = {});
 /// Programs that share rows of which only some are there (KernelBuilder::share): enough for every core of a machine, whatever
 /// the share is.
 inline constexpr int64_t kSharePrograms = 2048;

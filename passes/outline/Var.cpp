@@ -151,9 +151,7 @@ Var transpose(Var x) {
 
 Var mask(Var x, tile::Keep keep) { return x.with(tile::MaskOp::create(x.b(), x.type(), x, keep)); }
 
-Var diagonal(Var x) {
-  return x.with(tile::DiagonalOp::create(x.b(), VectorType::get({x.dim(0)}, x.element()), x));
-}
+Var diagonal(Var x) { return x.with(tile::DiagonalOp::create(x.b(), VectorType::get({x.dim(0)}, x.element()), x)); }
 
 Var pick(Var x, Var columns) {
   return x.with(tile::PickOp::create(x.b(), VectorType::get({x.dim(0)}, x.element()), x, columns));

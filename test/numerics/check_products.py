@@ -159,6 +159,23 @@ def add_loss(program, rng, R, K, N):
     program.check(f, {"x": a, "w": b, "labels": ids, "dsum": [0.25]}, references, {"sum": 1e-6, "again": 1e-6, "dx": 4e-3})
 
 
+def add_loss_part(program, rng, R, K, N):
+    """The gradient of the second of two parts of a vocabulary, whose lse is that of both."""
+    f = program.function(f"loss_part_{R}x{K}x{N}", "bf16")
+    x, w, labels, dsum = f.input("x", (1, R, K)), f.input("w", (K, N)), f.input("labels", (1, R), "i32"), f.input("dsum", (1,), "f32")
+    place, lse = f.input("coordinate", (1,), "i32"), f.input("lse", (1, R), "f32")
+    dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, place, lse, dsum], [x.type, Type((K, N), "f32")])
+    f.output("dx", dx)
+    f.output("dw", dw)
+    ids = rng.integers(-N // 4, 2 * N, (1, R))
+    ids[0, :4] = N, 2 * N - 1, N - 1, 2 * N - N % 256 - 1
+    a, b, c = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N)), rng.standard_normal((K, N))], "bf16")
+    (_, _, l), pull = cross_entropy(a @ np.concatenate([c, b], 1), ids)
+    d = pull(0.25)[..., N:]
+    arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25], "coordinate": np.array([1], np.int32), "lse": l}
+    program.check(f, arrays, {"dx": d @ b.T, "dw": a[0].T @ d[0]}, {"dx": 4e-3, "dw": 4e-3})
+
+
 def add_split(program, rng, T, K, N):
     """Products of f32 in parts of bf16, of x that was widened: as exact as f32, also where all terms have one sign and tensor cores cut each sum."""
     f = program.function(f"split_{T}x{K}x{N}", "f32")
@@ -183,6 +200,7 @@ def main(parts=""):
     if parts == "loss":
         program, rng = Program("products-loss"), np.random.default_rng(7)
         add_loss(program, rng, 288, 64, 65 * 256 + 128)  # two blocks of logits
+        add_loss_part(program, rng, 288, 32, 8 * 256 + 128)
         return program.finish()
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.

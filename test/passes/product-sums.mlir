@@ -153,6 +153,20 @@ func.func @part(%x: tensor<1x1024x256xbf16>, %w: tensor<256x8192xbf16>, %labels:
   return %lse, %target : tensor<1x1024xf32>, tensor<1x1024xf32>
 }
 
+// And its gradient: lse is that of all words, so exponentials of a part are scaled as those of the whole are.
+// CHECK-LABEL: func.func @part_grad(
+// CHECK: %[[TILES:.*]]:4 = tile.launch @gemm_sum_softmax_part_f32_nn_128x256_1x64
+// CHECK: tile.launch @cross_entropy_grad_part_of_tiles_256 grid [1024](%[[TILES]]#3, %[[TILES]]#0, %[[TILES]]#2, {{.*}}"lse", "dsum", "coordinate"]{{.*}}inplace = array<i64: 0>
+// CHECK-NOT: tensor<1024x8192xf32>
+// LIBRARY-LABEL: func.func @part_grad(
+// LIBRARY: tile.launch @cross_entropy_grad_part_f32_bf16
+func.func @part_grad(%x: tensor<1x1024x256xbf16>, %w: tensor<256x8192xbf16>, %labels: tensor<1x1024xi32>, %c: tensor<1xi32>, %lse: tensor<1x1024xf32>, %dsum: tensor<1xf32>)
+    -> (tensor<1x1024x256xbf16>, tensor<256x8192xf32>) {
+  %dx, %dw = braid.linear_loss_part_grad %x, %w, %labels, %c, %lse, %dsum
+    : (tensor<1x1024x256xbf16>, tensor<256x8192xbf16>, tensor<1x1024xi32>, tensor<1xi32>, tensor<1x1024xf32>, tensor<1xf32>) -> (tensor<1x1024x256xbf16>, tensor<256x8192xf32>)
+  return %dx, %dw : tensor<1x1024x256xbf16>, tensor<256x8192xf32>
+}
+
 // No tile divides 202: as other products, in whole tiles and a rest. 7 columns are one tile.
 // CHECK-LABEL: func.func @odd(
 // CHECK: tile.gemm {{.*}}transpose_a

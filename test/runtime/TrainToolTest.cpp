@@ -355,7 +355,8 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
               "train.txt: text is read as bytes, which need a vocabulary of 256 or more");
   writeText(directory / "big.u16", std::string("\x01\x00\xc8\x00", 4));
   expectError(train({"--data", "big.u16"}), "big.u16: byte 2: token 1 is 200, but the vocabulary has 0 to 199");
-  expectError(train({"--data", "t.u16", "--format", "u8"}), "--format: \"u8\" is not known; valid: text, jsonl, u16, u32, npy", 2);
+  expectError(train({"--data", "t.u16", "--format", "u8"}),
+              "--format: \"u8\" is not known; valid: text, jsonl, u16, u32, npy", 2);
   expectError({"train", "p.braid", "--data", "train.txt", "--heldout", "t.jsonl", "--steps", "1"},
               "t.jsonl:1: has no field 'text'");
   expectError({"train", "p.braid", "--data", "/dev/zero", "--steps", "1"},
