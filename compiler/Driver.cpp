@@ -49,6 +49,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
       {"--attention", options.attention != "rows", Phase::kernels, Phase::kernels},
       {"--weight-gradients", options.weightGradients != "in_order", Phase::kernels, Phase::kernels},
+      {"--f32-products", options.f32Products != "parts", Phase::kernels, Phase::kernels},
       {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
   for (const Flag &flag : flags) {
     if (!flag.given || (from < flag.last && flag.first <= to))
@@ -88,6 +89,10 @@ static bool checkTarget(CompileOptions &options) {
     if (options.weightGradients == "beside" && options.gemm != "kernels")
       return fail("--weight-gradients=beside runs products beside others, and --gemm=" + options.gemm +
                   " has one workspace for all; valid: --gemm=kernels");
+    if (options.f32Products != CompileOptions().f32Products && options.gemm == "cublaslt")
+      return fail("--f32-products=" + options.f32Products +
+                  " says how a program's own kernels multiply, and --gemm=cublaslt leaves that to a library; valid: "
+                  "with --gemm=kernels");
     return true;
   }
   if (options.arch != CompileOptions().arch)
@@ -104,6 +109,9 @@ static bool checkTarget(CompileOptions &options) {
   if (options.weightGradients != CompileOptions().weightGradients)
     return fail("--weight-gradients=" + options.weightGradients +
                 " says which kernels of a GPU run beside each other, and --target=" + options.target +
+                " compiles for CPUs; valid: with --target=cuda");
+  if (options.f32Products != CompileOptions().f32Products)
+    return fail("--f32-products=" + options.f32Products + " says how a GPU multiplies, and --target=" + options.target +
                 " compiles for CPUs; valid: with --target=cuda");
   llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
   return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));

@@ -160,19 +160,21 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     break;
 
   case Phase::kernels: {
-    bool gpu = chunkOptions(options).sharedBytes > 0;
+    bool gpu = chunkOptions(options).sharedBytes > 0, f32Parts = options.f32Products == "parts";
     // Before the widening shares a kernel with what it widens.
-    if (options.target == "cuda" && options.gemm == "kernels")
+    if (options.target == "cuda" && options.gemm == "kernels" && f32Parts)
       pm.addPass(createUnwidenProductsPass());
     // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
     pm.addPass(createFuseRowsPass());
     // FLOPs and bytes follow from model ops and their shapes: counted before kernels exist, so that no kernel is its
     // own judge.
-    pm.addPass(createCountWorkPass({.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt"}));
+    pm.addPass(createCountWorkPass(
+        {.gpu = gpu, .library = options.target != "cuda" || options.gemm == "cublaslt", .f32Parts = f32Parts}));
     // Every op turns into a launch, a library call or a view; equal kernels are one function.
     // cuBLASLt adds nothing of another type than its result.
     pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt",
                                   .gpu = gpu,
+                                  .f32Parts = f32Parts,
                                   .boxes = options.attention == "boxes",
                                   .beside = options.weightGradients == "beside"}));
     // Views of views and equal reshapes would only be noise for the memory plan.

@@ -261,7 +261,8 @@ def CountWorkPass : Pass<"braid-count-work", "::mlir::ModuleOp"> {
     Invariant: no kernel is asked, so a floor made of these numbers does not depend on how good the kernels are.
   }];
   let options = [Option<"gpu", "gpu", "bool", "false", "the target is a GPU">,
-                 Option<"library", "library", "bool", "true", "dense products are a library's">];
+                 Option<"library", "library", "bool", "true", "dense products are a library's">,
+                 Option<"f32Parts", "f32-parts", "bool", "true", "those of f32 may be products of their parts in bf16, on a GPU">];
   let dependentDialects = ["::braid::cmd::CmdDialect"];
 }
 
@@ -290,6 +291,7 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"cublaslt", "cublaslt", "bool", "false", "matrix products are cuBLASLt's where it has them">,
                  Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">,
+                 Option<"f32Parts", "f32-parts", "bool", "true", "products of f32 matrices may be products of their parts in bf16, on a GPU">,
                  Option<"boxes", "boxes", "bool", "false", "the target copies tiles in boxes, past its threads, and warpgroups multiply them">,
                  Option<"beside", "beside", "bool", "false", "gradients of weights may be made beside what follows them (cmd.beside)">];
   let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

@@ -20,6 +20,15 @@ struct Machine {
   mlir::DictionaryAttr toAttr(mlir::MLIRContext *context) const;
 };
 
+/// What the units of a GPU do a second, for choices between its kernels: what kernels of this compiler reach on an H100 or H200. Their data sheets say 67e12 and 989e12
+/// FLOPs (H100 and H200 SXM, dense) and 3.35e12 and 4.8e12 bytes; a product of 8192^3 beside other work reached 544e12 (test/benchmark/results/README.md).
+struct GpuRates {
+  double fma = 50e12; ///< FLOPs of f32 on FMA units
+  double tensor = 500e12; ///< FLOPs of bf16 products on tensor cores
+  double bandwidth = 3.5e12; ///< bytes of a kernel that copies
+  double launch = 4e-6; ///< seconds of a kernel that does nothing
+};
+
 } // namespace braid
 
 #endif // PASSES_ANALYSIS_MACHINE_H

@@ -65,7 +65,7 @@ std::string splitChoiceOf(Operation *op) {
 }
 
 /// How it was decided to do the op, in the words of the pass that decided.
-std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
+std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f32Parts) {
   Operation *op = unit.front();
   auto chunked = [](auto op) {
     auto costs = op->template getAttrOfType<StringAttr>(attrs::chunkCosts);
@@ -88,7 +88,7 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library) {
   if (auto linear = dyn_cast<MoeGroupedLinearOp>(op);
       linear && isOfFewRows(linear.getX(), linear.getWeights().front(), rowsOf(linear.getX()), kFewExpertRows, gpu))
     return "generated: so few rows that the weights of their experts stream by once";
-  if (std::string parts = gpu && !library ? splitChoiceOf(op) : std::string(); !parts.empty())
+  if (std::string parts = gpu && !library && f32Parts ? splitChoiceOf(op) : std::string(); !parts.empty())
     return parts;
   return llvm::TypeSwitch<Operation *, std::string>(op)
       .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp>([&](auto) -> std::string {
@@ -160,7 +160,7 @@ struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
             int64_t rows = some ? product(rowDims(unit.front())) : 0;
             unit.front()->setAttr(cmd::kWorkAttr,
                                   cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops, work.bytes,
-                                                     choiceOf(unit, gpu, library), rows));
+                                                     choiceOf(unit, gpu, library, f32Parts), rows));
           }
         });
   }

@@ -171,6 +171,7 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
     context.boxes = boxes;
     context.cublaslt = cublaslt;
     context.beside = beside;
+    context.f32Parts = f32Parts;
     handSquares(context);
     SmallVector<Block *> blocks;
     for (auto func : module.getOps<func::FuncOp>())

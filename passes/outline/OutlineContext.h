@@ -72,6 +72,7 @@ public:
   /// Products are calls of cuBLASLt where it has them; it adds only what has the type of its result.
   bool cublaslt = false;
   bool beside = false; ///< what makes gradients of weights is marked cmd.beside
+  bool f32Parts = true; ///< products of f32 matrices may be products of their parts in bf16 (SplitProducts.cpp)
   /// Of gradients whose product adds up the squares of their rows (GradientSquares.cpp): the sums, or what stands for them until that product is outlined.
   llvm::DenseMap<mlir::Value, mlir::Value> squares;
   /// Of f32 matrices: the bf16 matrices that they are the sum of (SplitProducts.cpp).

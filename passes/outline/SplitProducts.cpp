@@ -6,14 +6,20 @@
 // An FMA unit has a fifteenth of the tensor cores' rate. A product of two bf16 numbers is exact in f32, so three products (one operand is bf16) or six are as exact as
 // one of f32 (Henry, Tang, Heinecke: Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations, 2019): what is left out is below
 // 2^-24 of each term. Tensor cores cut what does not fit the digits of a sum instead of rounding it (Ootomo, Yokota 2022), half a digit in the mean for each 16 terms: a sum of
-// 1024 large terms, 64 times of them, may lose 4e-6 of its size, and no sum here is longer. Parts of what is as large as the largest f32 (3.38e38 and more) are no more than
-// the first; of an infinite result NaN may be left.
+// 1024 large terms, 64 times of them, may lose 4e-6 of its size, and no sum here is longer.
+//
+// What is no finite number has one part, itself, and two of 0; so has what is made of it: where one of f32 is NaN, so is one of parts, and where it is infinite it is
+// infinite or NaN (0 times an infinite part; parts of a product beyond the largest number, of both signs), never finite. A product within 2^-7 of the largest number may be
+// infinite already, as its first term is. Numbers above the largest of bf16 keep three parts, of which that is the first.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/ProductTiles.h"
 
+#include "passes/analysis/Machine.h"
 #include "passes/analysis/Views.h"
+
+#include <limits>
 
 using namespace mlir;
 
@@ -22,7 +28,7 @@ namespace braid {
 namespace {
 
 constexpr int64_t kParts = 3, kBlock = 1024;
-constexpr double kLargest = 3.38e38;
+constexpr double kLargestBf16 = 0x1.FEp+127;
 
 /// Of x: hi, mid, lo; of bf16 itself.
 SmallVector<Value> partsOf(Operation *op, Value x, OutlineContext &context) {
@@ -41,11 +47,13 @@ SmallVector<Value> partsOf(Operation *op, Value x, OutlineContext &context) {
     for (StringRef name : names)
       parts.push_back(k.buffer(name, bf16, {kDynamic}));
     Var size = k.index("size"), first = k.program(0) * kBlock;
-    Var rest = k.load(x, {first}, {kBlock}, {.limit = size}), inside = lt(abs(rest), kLargest);
+    Var rest = k.load(x, {first}, {kBlock}, {.limit = size});
+    Var finite = lt(abs(rest), std::numeric_limits<double>::infinity());
+    Var rounded = cast(select(finite, max(min(rest, kLargestBf16), -kLargestBf16), rest), bf16);
     for (Var part : parts) {
-      Var rounded = cast(rest, bf16);
       k.store(rounded, part, {first}, {.limit = size});
-      rest = select(inside, rest - cast(rounded, k.f32()), 0);
+      rest = select(finite, rest - cast(rounded, k.f32()), 0);
+      rounded = cast(rest, bf16);
     }
   });
   auto launch = context.launch(op, kernel, {ceilDiv(size, kBlock)});
@@ -61,18 +69,19 @@ SmallVector<Value> partsOf(Operation *op, Value x, OutlineContext &context) {
 } // namespace
 
 std::string splitChoice(int64_t m, int64_t n, int64_t k, Type a, Type b, bool transposeA) {
-  // A H100 or H200: what its units take for the products, and a copy for the bytes of parts and for launches.
-  constexpr double fma = 50e12, tensor = 500e12, bytes = 3.5e12, launch = 4e-6;
+  // What units take for the products, and a copy for the bytes of parts and for launches.
+  constexpr GpuRates rates;
+  constexpr double bytesOfParts = 4 + kParts * 2; // read and written
   bool types = (a.isBF16() || a.isF32()) && (b.isBF16() || b.isF32()) && !(a.isBF16() && b.isBF16());
   if (!types || m % kGrain != 0 || n % kGrain != 0 || k % kGrain != 0 || (!transposeA && k > kMostSplit))
     return {};
   double flops = 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   int64_t products = a.isBF16() || b.isBF16() ? kParts : 2 * kParts;
-  double seconds = flops * static_cast<double>(products) / tensor;
+  double seconds = flops * static_cast<double>(products) / rates.tensor;
   for (auto [type, size] : {std::pair(a, m * k), std::pair(b, k * n)})
     if (type.isF32())
-      seconds += launch + 10.0 * static_cast<double>(size) / bytes;
-  if (seconds >= flops / fma)
+      seconds += rates.launch + bytesOfParts * static_cast<double>(size) / rates.bandwidth;
+  if (seconds >= flops / rates.fma)
     return {};
   return "generated: f32 operands in parts of bf16, " + std::to_string(products) + " products on the tensor cores";
 }
@@ -81,9 +90,9 @@ Value splitProduct(Operation *op, const Product &p, RankedTensorType type, Outli
   int64_t k = p.transposeA ? product(shapeOf(p.a)) / p.aColumns : p.aColumns;
   int64_t m = product(type.getShape()) / p.cColumns, n = p.cColumns;
   Type left = tensorType(p.a).getElementType(), right = tensorType(p.b).getElementType();
-  if (!context.ownProducts() || !type.getElementType().isF32() || (p.transposeA ? p.transposeB : bool(p.c)) ||
-      (p.c && p.c.getType() != type) || !isContiguous(p.a) || !isContiguous(p.b) ||
-      splitChoice(m, n, k, left, right, p.transposeA).empty())
+  if (!context.ownProducts() || !context.f32Parts || !type.getElementType().isF32() ||
+      (p.transposeA ? p.transposeB : bool(p.c)) || (p.c && p.c.getType() != type) || !isContiguous(p.a) ||
+      !isContiguous(p.b) || splitChoice(m, n, k, left, right, p.transposeA).empty())
     return {};
   SmallVector<Value> a = partsOf(op, p.a, context), b = partsOf(op, p.b, context), as, bs;
   for (int64_t order = kParts - 1; order >= 0; --order)

@@ -491,13 +491,15 @@ std::vector<uint16_t> Block::held(int64_t first) {
   return values;
 }
 
-/// Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it, which is the worst they may do.
+/// Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it, which is the worst they may do. What is beyond the
+/// largest number is infinite.
 static float addProducts(float sum, const float *a, const float *b, int stride) {
   double exact = sum;
   for (int k = 0; k < 16; ++k)
     exact += static_cast<double>(a[k]) * static_cast<double>(b[k * stride]);
   auto rounded = static_cast<float>(exact);
-  return std::fabs(static_cast<double>(rounded)) > std::fabs(exact) ? std::nextafterf(rounded, 0.0F) : rounded;
+  bool cut = std::isfinite(rounded) && std::fabs(static_cast<double>(rounded)) > std::fabs(exact);
+  return cut ? std::nextafterf(rounded, 0.0F) : rounded;
 }
 
 void Block::multiplyGroup(int64_t first) {

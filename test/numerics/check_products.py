@@ -192,10 +192,39 @@ def add_split(program, rng, T, K, N):
         program.check(f, a, references, limits("f32", ("dx", "dw"))(references), f"{f.name} {label}")
 
 
+def add_unbounded(program, rng, T, K, N):
+    """The same of numbers that bf16 has not, or f32 has not: what is NaN in f32 is NaN, what is infinite is not finite, all else as exact as ever."""
+    f = program.function(f"unbounded_{T}x{K}x{N}", "f32")
+    x, w, dy = f.input("x", (1, T, K), "bf16"), f.input("w", (K, N)), f.input("dy", (1, T, N))
+    f.output("y", f.op("braid.linear", [f.rows("cast", [x], Type((1, T, K), "f32")), w], [dy.type])[0])
+    f.output("dw", f.op("braid.linear_grad_weight", [f.rows("cast", [x], Type((1, T, K), "f32")), [dy], []], [w.type], segments=True)[0])
+
+    def action(program):
+        a = {n: rounded([rng.standard_normal(o.type.shape) * 1e-2], o.type.dtype)[0] for n, o in f.inputs.items()}
+        a["w"][[3, 4], [1, 2]] = 3.4e38, -3.402e38  # rounded to bf16 they are infinite
+        a["w"][[3, 4, 5], [7, 8, 9]] = np.inf, -np.inf, np.nan
+        a["x"][0, [11, 12], [6, 20]] = np.inf, np.nan
+        a["dy"][0, [13, 14], [21, 22]] = -np.inf, np.nan
+        a["x"][0, 15, 24], a["w"][24, 23] = 2.0**100, 2.0**40  # their product is beyond f32
+        values = program.call(f, a)
+        with np.errstate(all="ignore"):
+            references = {"y": np.float32(a["x"] @ a["w"]), "dw": np.float32(a["x"][0].T @ a["dy"][0])}
+        for name, reference in references.items():
+            value, reference = values[name].reshape(-1, N).astype(np.float64), reference.reshape(-1, N).astype(np.float64)
+            wrong = np.isnan(reference) & ~np.isnan(value) | np.isinf(reference) & np.isfinite(value)
+            finite = np.isfinite(reference)
+            distances, sizes = (np.linalg.norm(v, axis=0) for v in (np.where(finite, value, 0) - np.where(finite, reference, 0), np.where(finite, reference, 0)))
+            error = np.max(distances[sizes > 0] / sizes[sizes > 0])  # of each column by itself
+            program.line(error < 2e-6 and not wrong.any(), f.name, f"{name}: error {error:.1e}, {wrong.sum()} of {(~finite).sum()} wrong")
+
+    program.then(action)
+
+
 def main(parts=""):
     if parts == "split":
         program, rng = Program("products-split"), np.random.default_rng(7)
         add_split(program, rng, 2048, 1024, 272)
+        add_unbounded(program, rng, 2048, 320, 272)
         return program.finish()
     if parts == "loss":
         program, rng = Program("products-loss"), np.random.default_rng(7)

@@ -1,6 +1,8 @@
 // Products of f32 in parts of bf16 (outline/SplitProducts.cpp): of GPUs whose products are kernels.
 // RUN: braid-opt %s --braid-outline=gpu | FileCheck %s
 // RUN: braid-opt %s --braid-outline="gpu cublaslt" | FileCheck %s --check-prefix=LIBRARY
+// RUN: braid-opt %s --braid-outline="gpu f32-parts=false" | FileCheck %s --check-prefix=LIBRARY
+// RUN: braid-opt %s --braid-count-work="gpu library=false f32-parts=false" | FileCheck %s --check-prefix=COUNT
 
 // Three products where one operand is bf16, small parts first.
 // CHECK-LABEL: func.func @forward(
@@ -8,6 +10,8 @@
 // CHECK: %[[W:.*]]:3 = tile.launch @split_f32_bf16
 // CHECK: tile.launch @gemm_sum_f32_nn_64x64_3x64
 // CHECK-SAME: arg_names = ["a0", "b0", "a1", "b1", "a2", "b2"]
+// COUNT-LABEL: func.func @forward(
+// COUNT: generated: a dense matrix product
 // LIBRARY-LABEL: func.func @forward(
 // LIBRARY-NOT: split_f32
 // LIBRARY: tile.gemm

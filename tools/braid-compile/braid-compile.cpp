@@ -57,6 +57,13 @@ int main(int argc, char **argv) {
         {"kernels", "cublaslt"})
       ->type_name("NAME");
   oneOf(
+      app.add_option("--f32-products", options.f32Products,
+                     "with --target=cuda: products of f32 matrices: parts (three of bf16 for each number, on tensor "
+                     "cores, where that is faster: as exact, but NaN where f32 may be infinite) or fma (on the units "
+                     "for f32) (default parts)"),
+      {"parts", "fma"})
+      ->type_name("NAME");
+  oneOf(
       app.add_option("--attention", options.attention,
                      "with --target=cuda --arch=sm_90a: how keys and values come to attention of many rows: by rows or "
                      "in boxes, which is faster, but which no device has shown to be right (default rows)"),
