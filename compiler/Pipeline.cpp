@@ -19,6 +19,7 @@
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/chunk/ChunkCosts.h"
+#include "passes/outline/ProductTiles.h"
 
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
@@ -257,6 +258,14 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
   return pm.run(module);
 }
 
+/// Programs of large products stay where they are, one a multiprocessor, and share out all tiles, on GPUs where the copies for a tile begin before
+/// the one before it is done (Hopper). What else runs at a time, as exchanges do, would hold up all of a program's tiles: one rank has none.
+static void noteWorkers(ModuleOp module, const CompileOptions &options) {
+  module->removeAttr(kWorkersAttr);
+  if (options.target == "cuda" && Mesh::of(module).world() == 1 && blockLimits(options).value_or(BlockLimits()).wgmma)
+    module->setAttr(kWorkersAttr, Builder(module.getContext()).getI64IntegerAttr(kHopper));
+}
+
 static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Phase to, const CompileOptions &options,
                                                  std::vector<StageTime> &times) {
   ActivationBudget::Kept kept;
@@ -266,6 +275,8 @@ static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Ph
     if (phase <= from || phase > to)
       continue;
     StageTimer timer(times, phaseName(phase));
+    if (phase == Phase::kernels || phase == Phase::commands)
+      noteWorkers(module, options);
     PassManager pm(module->getName());
     addPhase(pm, phase, options);
     if (failed(pm.run(module)))

@@ -284,16 +284,20 @@ private:
     tile.boxes =
         tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda(), tile.a) && isAligned(op.getB(), op.getLdb(), tile.b);
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
+    int64_t across = n / tile.n;
+    int64_t workers = tile.inBoxes() ? workersFor(getOperation(), rows, groups, tile.m, across) : 0;
+    SmallVector<StringRef, 3> grid = {"column", "part", "group"};
+    if (workers)
+      grid = {"worker"};
     OutlineContext context(getOperation());
-    std::string kernel = context.kernel(tile.name("gemm_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
+    std::string kernel = context.kernel(tile.name("gemm_groups"), grid, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic}, /*strided=*/true);
       Var begin = tile.begin(k, c, {kDynamic, kDynamic});
       Var offsets = k.buffer("offsets", k.i32(), {kDynamic});
-      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2);
-      Var end = boundary(k, offsets, group + 1), depth = k.size(a, 1);
-      eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(), [&](Var row) {
+      Var depth = k.size(a, 1);
+      auto compute = [&](Var group, Var row, Var end, Var column) {
         AccessOptions inside{.limit = end};
         Var sum =
             k.loop(0, depth, tile.k, {tile.start(k, begin, {row, column}, inside)}, [&](Var at, ArrayRef<Var> sum) {
@@ -303,9 +307,14 @@ private:
               return Vars{tile.multiply(left, right, sum[0])};
             })[0];
         k.store(cast(sum, tile.c), c, {row, column}, inside);
-      });
+      };
+      if (workers)
+        return eachGroupTile(k, offsets, tile.m, tile.n, compute);
+      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2), end = boundary(k, offsets, group + 1);
+      eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(),
+               [&](Var row) { compute(group, row, end, column); });
     });
-    int64_t parts = shareGroups(rows, groups, tile.m, n / tile.n, tile.runsAlone());
+    int64_t parts = shareGroups(rows, groups, tile.m, across, tile.runsAlone());
     int64_t height = tile.transposeB ? n : k, lda = op.getLda(), ldb = op.getLdb(), ldc = op.getLdc();
     Arguments arguments(&getContext());
     arguments.buffer("a", op.getA(), {rows, k}, {lda});
@@ -314,8 +323,13 @@ private:
     if (tile.addend)
       arguments.buffer("addend", *op.getAddend(), {rows, n}, {ldc});
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
-    arguments.index("parts", parts);
-    return launch(op, tile, kernel, {n / tile.n, parts, groups}, arguments);
+    if (!workers) {
+      arguments.index("parts", parts);
+      return launch(op, tile, kernel, {across, parts, groups}, arguments);
+    }
+    arguments.index(kWorkers, workers);
+    arguments.index("across", across);
+    return launch(op, tile, kernel, {workers, 1, 1}, arguments);
   }
 
   /// C[g] = A_g^T B_g; a group without rows gives 0.

@@ -224,6 +224,13 @@ void ThreadLowering::beforeLoop(scf::ForOp op) {
   copying = false;
 }
 
+SmallVector<Value *> ThreadLowering::carriedBeside(scf::ForOp op) {
+  for (const auto &[sum, pipe] : pipelines)
+    if (pipe->turn && (op == pipe->tiles || op == pipe->groups))
+      return {&pipe->turn};
+  return {};
+}
+
 void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
   if (std::shared_ptr<RowBoxes> boxes = rowBoxes.lookup(op))
     return enterBoxes(*boxes, at);
@@ -244,6 +251,9 @@ void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
 }
 
 void ThreadLowering::leaveIteration(scf::ForOp op) {
+  for (const auto &[sum, pipe] : pipelines)
+    if (op == pipe->tiles && !pipe->numbers.empty())
+      std::tie(thread, lane, warp) = std::tuple(pipe->numbers[0], pipe->numbers[1], pipe->numbers[2]);
   if (std::shared_ptr<RowBoxes> boxes = rowBoxes.lookup(op))
     return leaveBoxes(*boxes);
   std::shared_ptr<const Ahead> ahead = aheads.lookup(op);

@@ -95,15 +95,15 @@ static bool staysInRegisters(scf::ForOp tiles, function_ref<bool(Value)> ofSums)
 /// a block of columns. What rows read past a limit along m or n is not stored.
 bool ThreadLowering::copiesInBulk(const Pipeline &pipe, const SumReads &reads) {
   const Product &p = pipe.p;
-  scf::ForOp tiles = pipe.tiles;
+  scf::ForOp tiles = pipe.tiles, all = pipe.groups ? pipe.groups : tiles;
   bool meet = p.across > 1; // warps that share rows, in shared memory
   auto ofSums = [&](Value v) { return reads.formulas.contains(v) || (!meet && reads.rows.contains(v)); };
   int64_t barriers = (2 * p.stages + 1) * kBarrierBytes;
-  if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || tiles->getBlock() != &kernel.front() ||
+  if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || all->getBlock() != &kernel.front() ||
       !staysInRegisters(tiles, ofSums) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)
     return false;
   for (Operation &op : kernel.front())
-    if (&op != tiles && !isa<arith::ConstantOp>(op) &&
+    if (&op != all && !isa<arith::ConstantOp>(op) &&
         (op.getNumRegions() != 0 || llvm::any_of(op.getOperands(), isTile) || llvm::any_of(op.getResults(), isTile) ||
          isa<memref::StoreOp>(op)))
       return false;
@@ -157,6 +157,8 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
     });
   }
   pipe.results = resultBoxesOf(pipe, reads);
+  if (pipe.groups)
+    pipe.turn = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
   copiers = kWarp;
   gpu::BarrierOp::create(b, loc);
   Value copies = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, warp, constant(threads / kWarp));
@@ -182,24 +184,67 @@ void ThreadLowering::endBulkCopies(Pipeline &pipe) {
 
 //===- The warp that copies ---------------------------------------------------------------------------------------===//
 
+/// The loop as it is in the kernel, of which it is scalars; what it carries comes behind the ring's. `body` lowers an iteration, and gives the ring behind it.
+SmallVector<Value> ThreadLowering::walkAlike(scf::ForOp loop, ValueRange ring,
+                                             function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  size_t own = ring.size();
+  SmallVector<Value> begin(ring);
+  for (Value init : loop.getInitArgs())
+    begin.push_back(scalars.lookup(init));
+  SmallVector<Value> behind = repeat(
+      scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()), scalars.lookup(loop.getStep()), begin,
+      [&](Value at, ValueRange now) {
+        IRMapping here = scalars;
+        scalars.map(loop.getInductionVar(), at);
+        scalars.map(loop.getRegionIterArgs(), now.drop_front(own));
+        SmallVector<Value> next = body(at, now.take_front(own));
+        for (Value v : loop.getBody()->getTerminator()->getOperands())
+          next.push_back(scalars.lookup(v));
+        scalars = here;
+        return next;
+      });
+  scalars.map(loop.getResults(), ValueRange(behind).drop_front(own));
+  behind.resize(own);
+  return behind;
+}
+
+/// `ring`: the stage that is filled, its parity, that of `cut`.
+SmallVector<Value> ThreadLowering::copyTiles(const Pipeline &pipe, ValueRange ring) {
+  return walkAlike(pipe.tiles, ring, [&](Value tile, ValueRange ring) {
+    SmallVector<Value> behind =
+        repeat(constant(0), pipe.count, constant(1), ring, [&](Value step, ValueRange ring) -> SmallVector<Value> {
+          SmallVector<Value> next = nextFilled(pipe.p, ring[0], ring[1]);
+          if (pipe.cuts)
+            next.push_back(copyStepAndCut(pipe, {tile, step, ring[0]}, ring[1], ring[2]));
+          else
+            copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]));
+          return next;
+        });
+    scf::ForOp tiles = pipe.tiles;
+    if (tiles.getNumResults() != 0)
+      lowerScalars(pipe.places);
+    return behind;
+  });
+}
+
 /// All tiles of this program: by one thread, or where rows may have to be cleared by a warp, whose first thread copies.
 void ThreadLowering::copyInBulk(const Pipeline &pipe) {
-  scf::ForOp tiles = pipe.tiles;
   auto copySteps = [&] {
-    // The stage that is filled, its parity, that of `cut`.
     SmallVector<Value> begin(pipe.cuts ? 3 : 2, constant(0));
-    repeat(scalars.lookup(tiles.getLowerBound()), scalars.lookup(tiles.getUpperBound()),
-           scalars.lookup(tiles.getStep()), begin, [&](Value tile, ValueRange ring) {
-             return repeat(constant(0), pipe.count, constant(1), ring,
-                           [&](Value step, ValueRange ring) -> SmallVector<Value> {
-                             SmallVector<Value> next = nextFilled(pipe.p, ring[0], ring[1]);
-                             if (pipe.cuts)
-                               next.push_back(copyStepAndCut(pipe, {tile, step, ring[0]}, ring[1], ring[2]));
-                             else
-                               copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]));
-                             return next;
-                           });
-           });
+    if (!pipe.groups) {
+      copyTiles(pipe, begin);
+      return;
+    }
+    walkAlike(pipe.groups, begin, [&](Value, ValueRange ring) {
+      scf::ForOp groups = pipe.groups;
+      SmallVector<Value> behind(ring);
+      for (Operation &inside : groups.getBody()->without_terminator())
+        if (&inside == pipe.tiles)
+          behind = copyTiles(pipe, behind);
+        else
+          lowerScalars({&inside});
+      return behind;
+    });
   };
   if (pipe.cuts)
     copySteps();

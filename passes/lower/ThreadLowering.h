@@ -101,6 +101,7 @@ protected:
   void transpose(tile::TransposeOp op) override;
   void touched(const View &view, bool written) override;
   void beforeLoop(scf::ForOp op) override;
+  SmallVector<Value *> carriedBeside(scf::ForOp op) override;
   void enterIteration(scf::ForOp op, Value at) override;
   void leaveIteration(scf::ForOp op) override;
   void afterLoop(scf::ForOp op) override;
@@ -378,11 +379,14 @@ private:
   std::pair<Access, Access> placesOf(const Pipeline &pipe, const CopyPlace &place);
   Value nextStage(const Product &p, Value stage);
   CopyPlace copyStep(const Pipeline &pipe, const CopyPlace &place);
+  void lowerScalars(ArrayRef<Operation *> ops);
   void atPlace(const Pipeline &pipe, const CopyPlace &place, function_ref<void()> body);
   std::shared_ptr<Pipeline> beginSum(const Product &p, scf::ForOp sum, scf::ForOp tiles);
   bool beginTiles(scf::ForOp op);
+  bool beginTiles(scf::ForOp tiles, scf::ForOp groups);
   void endTiles(scf::ForOp op);
   bool goesOn(scf::ForOp op, const Product &p);
+  void countThreadsAnew(Pipeline &pipe);
   bool lowerProduct(scf::ForOp op);
 
   // ThreadBulkCopies.cpp
@@ -394,6 +398,9 @@ private:
   Value emptyBarrier(const Pipeline &pipe, Value stage);
   Value cutBarrier(const Pipeline &pipe);
   void copyInBulk(const Pipeline &pipe);
+  SmallVector<Value> walkAlike(scf::ForOp loop, ValueRange ring,
+                               function_ref<SmallVector<Value>(Value, ValueRange)> body);
+  SmallVector<Value> copyTiles(const Pipeline &pipe, ValueRange ring);
   void copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier);
   Value copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity);
   void clearRows(const Panel &panel, Value live, const View &ring, Value offset);

@@ -59,23 +59,25 @@ void ThreadLowering::copyPanel(tile::LoadOp load, const Access &at, Value aligne
 
 static bool isChosen(tile::LoadOp load) { return load.getSource().getDefiningOp<arith::SelectOp>(); }
 
+void ThreadLowering::lowerScalars(ArrayRef<Operation *> ops) {
+  for (Operation *op : ops)
+    if (failed(lowerScalar(op)))
+      failedOnce = true;
+}
+
 /// What `body` asks of scalars is so at this place: in a step of a tile.
 void ThreadLowering::atPlace(const Pipeline &pipe, const CopyPlace &place, function_ref<void()> body) {
   IRMapping here = scalars;
-  auto lower = [&](Operation *op) {
-    if (failed(lowerScalar(op)))
-      failedOnce = true;
-  };
   if (pipe.tiles) {
     scf::ForOp tiles = pipe.tiles;
     scalars.map(tiles.getInductionVar(), place.tile);
-    llvm::for_each(pipe.places, lower);
+    lowerScalars(pipe.places);
   }
   scf::ForOp sum = pipe.sum;
   scalars.map(sum.getInductionVar(), add(pipe.lo, mul(place.step, constant(pipe.step))));
   for (Operation &inside : sum.getBody()->without_terminator())
     if (!isa<tile::LoadOp, tile::DotOp>(inside))
-      lower(&inside);
+      lowerScalars({&inside});
   body();
   scalars = here;
 }
@@ -157,9 +159,8 @@ std::shared_ptr<ThreadLowering::Pipeline> ThreadLowering::beginSum(const Product
 
 /// What the sums of a loop over tiles read, where copies for one may start before the one before it is stored: no results but stores of
 /// sums, and of what is reduced of them, from registers to memory that nobody reads here, and as many steps in every tile.
-bool ThreadLowering::beginTiles(scf::ForOp op) {
-  if (threads < kWarp || op.getNumResults() != 0 || !getConstantIntValue(op.getStep()))
-    return false;
+/// `groups`: a loop around that one, which may share out what it reads of memory: only bulk copies go on from one of its iterations to the next.
+bool ThreadLowering::beginTiles(scf::ForOp op, scf::ForOp groups) {
   scf::ForOp sum;
   SmallVector<tile::StoreOp> stores;
   for (Operation &inside : op.getBody()->without_terminator()) {
@@ -172,6 +173,9 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   }
   std::optional<Product> p = sum ? productOf(sum) : std::nullopt;
   if (!p || p->deep != 1 || p->m <= kNarrowRows) // of few rows there is one tile
+    return false;
+  if (groups ? !p->wgmma || !kernel->hasAttr(tile::kBoxesAttr)
+             : op.getNumResults() != 0 || !getConstantIntValue(op.getStep()))
     return false;
   std::optional<SumReads> reads = readsOf(sum.getResult(0));
   if (!reads)
@@ -197,18 +201,29 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   for (Value number : numbers)
     if (number.getParentBlock() != sum.getBody() && !collectPlaces(number, op, places))
       return false;
-  if (llvm::any_of(outside, [&](Value v) { return v.getParentBlock() == op.getBody() && !getConstantIntValue(v); }))
+  for (Value next : op.getBody()->getTerminator()->getOperands())
+    if (isTile(next) || !collectPlaces(next, op, places))
+      return false;
+  auto isInside = [&](Value v) {
+    return v.getParentBlock() == op.getBody() || (groups && v.getParentBlock() == groups.getBody());
+  };
+  if (llvm::any_of(outside, [&](Value v) { return isInside(v) && !getConstantIntValue(v); }))
     return false;
   Phase phase(*this);
   std::shared_ptr<Pipeline> pipe = beginSum(*p, sum, op);
+  pipe->groups = groups;
   ++pipe->buffer->pins;
   pipe->places = places.takeVector();
   llvm::sort(pipe->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  pipelines[op] = pipelines[sum] = pipe;
+  pipelines[groups ? groups : op] = pipelines[sum] = pipe;
   if (copiesInBulk(*pipe, *reads)) {
     phase.end();
     beginBulkCopies(*pipe, *reads);
     return true;
+  }
+  if (groups) {
+    endTiles(groups);
+    return false;
   }
   // Of no steps there is nothing to copy.
   Value some = arith::MaxSIOp::create(b, loc, pipe->count, constant(1));
@@ -223,13 +238,31 @@ bool ThreadLowering::beginTiles(scf::ForOp op) {
   return true;
 }
 
+bool ThreadLowering::beginTiles(scf::ForOp op) {
+  std::shared_ptr<Pipeline> around = pipelines.lookup(op->getParentOp());
+  if (around && around->tiles == op)
+    return true;
+  if (threads < kWarp || llvm::any_of(op.getResults(), isTile))
+    return false;
+  scf::ForOp inner;
+  for (Operation &inside : op.getBody()->without_terminator())
+    if (auto loop = dyn_cast<scf::ForOp>(inside); loop && !inner && !loop.getBody()->getOps<scf::ForOp>().empty())
+      inner = loop;
+    else if (inside.getNumRegions() != 0 || llvm::any_of(inside.getOperands(), isTile) ||
+             llvm::any_of(inside.getResults(), isTile) || isa<memref::StoreOp>(inside))
+      return beginTiles(op, /*groups=*/{});
+  if (!inner)
+    return beginTiles(op, /*groups=*/{});
+  return llvm::none_of(inner.getResults(), isTile) && beginTiles(inner, op);
+}
+
 void ThreadLowering::endTiles(scf::ForOp op) {
   std::shared_ptr<Pipeline> pipe = pipelines.lookup(op);
   if (!pipe)
     return;
   if (pipe->inBulk())
     endBulkCopies(*pipe);
-  else
+  else if (pipe->aheadTiles)
     NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
   --pipe->buffer->pins;
   giveBack(pipe->buffer);
@@ -252,6 +285,16 @@ bool ThreadLowering::goesOn(scf::ForOp op, const Product &p) {
                   std::tie(p.m, p.n, p.rows, p.columns, p.across, p.deep, p.wgmma);
 }
 
+/// Until the tile is stored. What follows from a thread's number, as where its sums go, is then computed in each tile, after the products, in place of being
+/// kept in registers beside them: the ring's turn is far below 65536, but no compiler knows.
+void ThreadLowering::countThreadsAnew(Pipeline &pipe) {
+  pipe.numbers = {thread, lane, warp};
+  Value none = arith::ShRUIOp::create(b, loc, pipe.turn, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(16)));
+  thread = add(thread, arith::IndexCastUIOp::create(b, loc, b.getIndexType(), none));
+  lane = remainder(thread, kWarp);
+  warp = divide(thread, kWarp);
+}
+
 bool ThreadLowering::lowerProduct(scf::ForOp op) {
   std::shared_ptr<Pipeline> pipe = pipelines.lookup(op);
   bool begun = pipe != nullptr;
@@ -261,11 +304,16 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   const Product &p = *found;
   Value init = op.getInitArgs().front();
   SmallVector<Value> sums;
+  bool forgetThreads = false;
   {
     Phase phase(*this);
     CopyPlace place;
     Value first = constant(0), parity; // the stage, and of how often it was filled before
-    if (begun) {
+    if (begun && pipe->turn) {
+      Value turn = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), pipe->turn);
+      first = remainder(turn, p.stages);
+      parity = divide(turn, p.stages);
+    } else if (begun) {
       scf::ForOp tiles = pipe->tiles;
       int64_t step = *getConstantIntValue(tiles.getStep());
       Value tile = scalars.lookup(tiles.getInductionVar());
@@ -307,8 +355,11 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
     SmallVector<Value> carried = {first, place.step, place.stage};
     if (begun)
       carried.push_back(place.tile);
+    // Of 32 bits, as registers are.
+    auto narrow = [&](Value v) -> Value { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); };
+    auto wide = [&](Value v) -> Value { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v); };
     if (pipe->inBulk())
-      carried = {first, parity};
+      carried = {narrow(first), narrow(parity)};
     size_t others = carried.size();
     llvm::append_range(carried, sums);
     auto panels = [&](Value stage) -> std::pair<Value, Value> {
@@ -316,8 +367,13 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       return {add(start, p.left.offset), add(start, p.right.offset)};
     };
     auto iteration = [&](Value step, ValueRange now) -> SmallVector<Value> {
-      if (pipe->inBulk())
-        return multiplyInBulk(*pipe, step, now, panels(now[0]));
+      if (pipe->inBulk()) {
+        SmallVector<Value> reads(now);
+        reads[0] = wide(now[0]), reads[1] = wide(now[1]);
+        SmallVector<Value> next = multiplyInBulk(*pipe, step, reads, panels(reads[0]));
+        next[0] = narrow(next[0]), next[1] = narrow(next[1]);
+        return next;
+      }
       NVVM::CpAsyncWaitGroupOp::create(b, loc, pipe->ahead - 1);
       if (p.wgmma)
         NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
@@ -344,26 +400,36 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
     };
     if (p.wgmma) {
       // Sums that no product has written must not meet those that products still write: they would wait for each other.
-      auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(sums)),
+      SmallVector<Value> kept(sums);
+      if (pipe->turn)
+        kept.push_back(pipe->turn);
+      auto branch = scf::IfOp::create(b, loc, TypeRange(ValueRange(kept)),
                                       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, pipe->count, constant(0)),
                                       /*withElseRegion=*/true);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToEnd(&branch.getElseRegion().front());
       // A block of its own, or the zeros of sums without products would be written in front of the branch, for all tiles.
       NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
-      scf::YieldOp::create(b, loc, sums);
+      scf::YieldOp::create(b, loc, kept);
       b.setInsertionPointToEnd(&branch.getThenRegion().front());
       loop();
-      sums = awaitProducts(sums);
+      kept = awaitProducts(sums);
       if (pipe->inBulk())
-        leaveStage(*pipe, carried.front());
-      scf::YieldOp::create(b, loc, sums);
-      sums = branch.getResults();
+        leaveStage(*pipe, wide(carried.front()));
+      if (pipe->turn) {
+        kept.push_back(narrow(add(wide(carried[0]), mul(wide(carried[1]), constant(p.stages)))));
+        pipe->turn = branch.getResults().back();
+      }
+      scf::YieldOp::create(b, loc, kept);
+      sums.assign(branch.result_begin(), branch.result_begin() + sums.size());
+      forgetThreads = pipe->turn && p.sums() >= kManySums;
     } else {
       loop();
     }
     if (!begun)
       NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+    if (forgetThreads)
+      countThreadsAnew(*pipe);
   }
   release(init, op->getBlock());
   if (!begun)

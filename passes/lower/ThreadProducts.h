@@ -15,6 +15,7 @@ inline constexpr int64_t kBlockColumns = 64, kRowBytes = 128, kChunk = 8,
 inline constexpr int64_t kPatternBytes = 1024; // eight rows
 inline constexpr int64_t kGroupRows = 64; // of wgmma
 inline constexpr int64_t kBarrierBytes = 8; // of one in shared memory
+inline constexpr int64_t kManySums = 128; ///< of a thread: with a fifth more values, its registers are taken
 inline constexpr int64_t kNarrowRows = 16; // of a product that waits for memory, not for tensor cores
 
 /// A tile in a stage.
@@ -58,7 +59,8 @@ struct ThreadLowering::Pipeline {
   Product p;
   scf::ForOp sum;
   scf::ForOp tiles; ///< the loop around it whose next sum is copied early; null: none
-  SmallVector<Operation *> places; ///< its scalars that say where, in order
+  scf::ForOp groups; ///< the loop around that one, of nothing else but scalars; null: none
+  SmallVector<Operation *> places; ///< scalars of `tiles` that say where, and which tile is next, in order
   Buffer *buffer = nullptr;
   View ring;
   int64_t ahead = 0; ///< steps
@@ -70,7 +72,9 @@ struct ThreadLowering::Pipeline {
   Buffer *barriers = nullptr; ///< of each stage: that it is full, then that it is empty; then `cut`; null: threads copy
   bool cuts = false; ///< rows along k may end before those of their buffer
   std::shared_ptr<const ResultBoxes> results; ///< how sums are stored; null: by threads
+  SmallVector<Value> numbers; ///< of the thread, its lane and its warp, while they are counted anew
   scf::IfOp roles; ///< the warp that copies, and all others
+  Value turn; ///< of `groups`: the stage that the warps which multiply read next, and `stages` more for parity 1, as i32; null: it follows from the tile
   bool inBulk() const { return barriers != nullptr; }
 };
 

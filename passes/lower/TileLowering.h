@@ -221,6 +221,8 @@ protected:
   View chosen(arith::SelectOp op);
   /// Around the control flow of a kernel: what the code before, inside and behind it may rely on.
   virtual void beforeLoop(scf::ForOp) {} ///< its bounds are known
+  /// Scalars that change in the loop besides those that the kernel knows of: where they are kept.
+  virtual SmallVector<Value *> carriedBeside(scf::ForOp) { return {}; }
   virtual void enterIteration(scf::ForOp, Value /*at*/) {} ///< behind beginLoop()
   virtual void leaveIteration(scf::ForOp) {} ///< before endIteration()
   virtual void afterLoop(scf::ForOp) {}

@@ -381,6 +381,9 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
   }
   loopViews[op] = all;
   beforeLoop(op);
+  SmallVector<Value *> beside = carriedBeside(op);
+  for (Value *kept : beside)
+    scalarInits.push_back(*kept);
   auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
                                  scalars.lookup(op.getStep()), scalarInits);
   loop->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -397,6 +400,8 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
     if (usesLeft[argument] > 0)
       ++all[i].buffer->owners;
   }
+  for (auto [kept, argument] : llvm::zip_equal(beside, loop.getRegionIterArgs().drop_front(next)))
+    *kept = argument;
   {
     OpBuilder::InsertionGuard guard(b);
     if (scalarInits.empty())
@@ -417,10 +422,14 @@ LogicalResult TileLowering::lowerFor(scf::ForOp op) {
     current = outer;
     leaveIteration(op);
     endIteration();
+    for (Value *kept : beside)
+      scalarYields.push_back(*kept);
     if (!scalarInits.empty())
       scf::YieldOp::create(b, loc, scalarYields);
   }
   endLoop();
+  for (auto [kept, result] : llvm::zip_equal(beside, loop.getResults().take_back(beside.size())))
+    *kept = result;
   afterLoop(op);
   next = 0;
   for (auto [i, result] : llvm::enumerate(op.getResults())) {

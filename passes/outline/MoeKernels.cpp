@@ -1,7 +1,9 @@
 //===- MoeKernels.cpp - rows of experts by gathering (moe-family 6) -----------------------------------------------===//
 // Row r of a result is written by one program, sums run in slot order, nothing is atomic. On a CPU every kernel gathers; on a GPU the programs of tokens
 // also write rows (TokenRows).
+#include "dialects/braid/PassAttributes.h"
 #include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/Units.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -144,7 +146,7 @@ Vars forSlots(KernelBuilder &k, int64_t slots, Vars carried, llvm::function_ref<
   return carried;
 }
 
-/// y_n = sum_j weights[n, j] rows[inverse[n, j]], j ascending
+/// y_n = sum_j weights[n, j] rows[inverse[n, j]], j ascending (+ what is added to it and nothing else, as the residual of a layer is)
 LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
   Type element = tensorType(op.getRows()).getElementType(), real = computeType(element),
        result = tensorType(op.getY()).getElementType();
@@ -152,12 +154,15 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
           tokens = rowCount(op.getInverse());
   int64_t block = rowsPerProgram(width);
   bool weighted = static_cast<bool>(op.getWeights());
-  std::string name = std::string(weighted ? "moe_combine" : "moe_sum") + "_k" + std::to_string(slots) + "_d" +
+  AddOp add = addBehind(op, context);
+  Value addend = add ? add.getSources()[add.getSources()[0] == op.getY() ? 1 : 0] : Value();
+  std::string name = std::string(weighted ? "moe_combine" : "moe_sum") + (add ? "_add" : "") + "_k" + std::to_string(slots) + "_d" +
                      std::to_string(width) + "_" + typeName(element);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var rows = k.buffer("rows", element, {kDynamic, width}), inverse = k.buffer("inverse", k.i32(), {kDynamic, slots});
     Var weights =
         weighted ? k.buffer("weights", tensorType(op.getWeights()).getElementType(), {kDynamic, slots}) : Var();
+    Var other = addend ? k.buffer("addend", result, {kDynamic, width}) : Var();
     Var y = k.buffer("y", result, {kDynamic, width}), tokens = k.index("tokens"), first = k.program(0) * block;
     Var sum = forSlots(k, slots, {k.tile({block, width}, real)}, [&](Index j, ArrayRef<Var> now) -> Vars {
       Var source = k.load(inverse, {first, j}, {block}, {.limit = tokens, .dims = {0}});
@@ -168,6 +173,8 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
       }
       return {now[0] + row};
     })[0];
+    if (addend)
+      sum = sum + cast(k.load(other, {first, 0}, {block, width}, {.limit = tokens}), real);
     k.store(cast(sum, result), y, {first, 0}, {.limit = tokens});
   });
   Value rows = context.view(op, op.getRows(), {rowCount(op.getRows()), width});
@@ -177,7 +184,11 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
   launch.arg("rows", rows).arg("inverse", inverse);
   if (weighted)
     launch.arg("weights", weights);
+  if (addend)
+    launch.arg("addend", context.view(op, addend, {tokens, width}));
   Value y = launch.result("y", RankedTensorType::get({tokens, width}, result)).index("tokens", tokens).run()[0];
+  if (add)
+    context.rewriter.replaceAllUsesWith(add->getResult(0), context.view(op, y, shapeOf(op.getY())));
   context.replace(op, {y, op.getRows()});
   return success();
 }
@@ -264,6 +275,18 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
 }
 
 } // namespace
+
+AddOp addBehind(MoeCombineOp op, const OutlineContext &context) {
+  auto add = op.getY().hasOneUse() ? dyn_cast<AddOp>(*op.getY().user_begin()) : AddOp();
+  if (!context.gpu || !add || add->getBlock() != op->getBlock() || add->hasAttr(kClusterAttr) || !isRowsOp(add) ||
+      add->hasAttr(attrs::partialSum) || add.getSources().size() != 2)
+    return {};
+  Value other = add.getSources()[add.getSources()[0] == op.getY() ? 1 : 0];
+  Operation *made = other.getDefiningOp();
+  bool there = !made || made->getBlock() != op->getBlock() || made->isBeforeInBlock(op);
+  return there && other.getType() == op.getY().getType() && add->getResult(0).getType() == other.getType() ? add
+                                                                                                           : AddOp();
+}
 
 LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
   return TypeSwitch<Operation *, LogicalResult>(op)

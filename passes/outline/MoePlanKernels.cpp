@@ -15,6 +15,7 @@ constexpr int64_t kFill = 256;
 constexpr int64_t kLanes = 32, kLeastSpan = 256, kMostPrograms = 256, kPlaced = 256, kFew = 128, kFewLanes = 16;
 /// Experts whose assignments a program adds up, so many programs' counts at a time.
 constexpr int64_t kColumns = 32, kCounts = 64;
+/// So many experts are divided at a time, and where there are no more the program that adds up divides too.
 constexpr int64_t kExperts = 64;
 
 /// buffer[from, to) = value
@@ -75,13 +76,13 @@ void count(Plan &plan, int64_t slots, Var documents, Var ranks, Var table) {
   });
 }
 
-/// starts[p, e] = sum of table[q, e] over the programs q < p, counts[e] = sum over all; kColumns experts a program.
-void addUp(KernelBuilder &k) {
+/// starts[p, e] = sum of table[q, e] over the programs q < p, counts[e] = sum over all; so many experts a program.
+void addUp(KernelBuilder &k, int64_t columns, Var counts) {
   Var table = k.buffer("table", k.i32(), {kDynamic, kDynamic}),
       starts = k.buffer("starts", k.i32(), {kDynamic, kDynamic});
-  Var counts = list(k, "counts"), e = k.program(0) * kColumns, programs = k.size(table, 0);
-  Vars total = k.loop(0, programs, kCounts, {k.tile({kColumns}, k.i32())}, [&](Var p, ArrayRef<Var> before) {
-    Var own = k.load(table, {p, e}, {kCounts, kColumns}, {.limit = programs}), after = cumsum(own, 0);
+  Var e = k.program(0) * columns, programs = k.size(table, 0);
+  Vars total = k.loop(0, programs, kCounts, {k.tile({columns}, k.i32())}, [&](Var p, ArrayRef<Var> before) {
+    Var own = k.load(table, {p, e}, {kCounts, columns}, {.limit = programs}), after = cumsum(own, 0);
     k.store(after - own + expand(before[0], 0, kCounts), starts, {p, e}, {.limit = programs});
     return Vars{before[0] + row(after, k.number(kCounts - 1))};
   });
@@ -142,7 +143,7 @@ void place(Plan &plan, Var ranks, Var starts, Var first, Var room, Var inverse, 
 ///   counts[e], offsets = exclusive sums, packed place of an assignment = offsets[e] + earlier assignments of e
 /// and the packed place inside the experts of its peer moves to the peer's block of rows. Padding and dropped
 /// assignments (id -1) are passed over. With expert_rows > 0 experts stand that far apart instead of packed.
-/// Many assignments: count, addUp, divide and place are a launch each; few: one program does it all.
+/// Many assignments: count, addUp, divide and place are a launch each, addUp and divide one where one program adds up all experts; few: one program does it all.
 LogicalResult plan(MoePlanOp op, OutlineContext &context) {
   int64_t tokens = product(shapeOf(op.getDocuments())), slots = shapeOf(op.getIds()).back();
   int64_t assignments = tokens * slots, experts = op.getNumExperts(), peers = op.getPeers();
@@ -196,10 +197,16 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
     fill(k, perm, from, min(from + share, k.size(perm, 0)), -1);
     count(plan, slots, documents, ranks, table);
   });
-  std::string adding = context.kernel("moe_plan_add", {"experts"}, addUp);
-  std::string dividing = context.kernel("moe_plan_divide" + perPeers, {"all"}, [&](KernelBuilder &k) {
-    divide(k, list(k, "counts"), list(k, "first"), list(k, "room"), peers > 1);
-  });
+  bool together = experts <= kExperts;
+  auto add = [&](bool divides) {
+    std::string name = divides ? "moe_plan_add_divide_e" + std::to_string(columns) + perPeers : "moe_plan_add";
+    return context.kernel(name, {"experts"}, [&](KernelBuilder &k) {
+      Var counts = list(k, "counts");
+      addUp(k, divides ? columns : kColumns, counts);
+      if (divides)
+        divide(k, counts, list(k, "first"), list(k, "room"), peers > 1);
+    });
+  };
   std::string placing = context.kernel("moe_plan_place", {"span"}, [&](KernelBuilder &k) {
     Plan plan(k, kPlaced);
     Var ranks = list(k, "ranks"), starts = list(k, "starts"), first = list(k, "first"), room = list(k, "room");
@@ -214,15 +221,21 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
                      .index("share", ceilDiv(rows, programs))
                      .run();
   Value ranks = counted[0], perm = counted[2];
-  auto added = context.launch(op, adding, {columns / kColumns})
-                   .arg("table", context.view(op, counted[1], {programs, columns}))
-                   .result("starts", table({programs, columns}))
-                   .result("counts", op.getCounts().getType())
-                   .run();
+  Launch adding = context.launch(op, add(together), {together ? 1 : columns / kColumns});
+  adding.arg("table", context.view(op, counted[1], {programs, columns})).result("starts", table({programs, columns}));
+  adding.result("counts", op.getCounts().getType());
+  if (together)
+    divided(adding);
+  SmallVector<Value> added = adding.run(), offsets(llvm::drop_begin(added, 2));
   Value starts = added[0], counts = added[1];
-  Launch divide = context.launch(op, dividing, {1});
-  divided(divide.arg("counts", counts));
-  auto offsets = divide.run();
+  if (!together) {
+    std::string dividing = context.kernel("moe_plan_divide" + perPeers, {"all"}, [&](KernelBuilder &k) {
+      divide(k, list(k, "counts"), list(k, "first"), list(k, "room"), peers > 1);
+    });
+    Launch divide = context.launch(op, dividing, {1});
+    divided(divide.arg("counts", counts));
+    offsets = divide.run();
+  }
   auto placed = spans(context.launch(op, placing, {programs}))
                     .arg("ranks", ranks)
                     .arg("starts", context.view(op, starts, {programs * columns}))

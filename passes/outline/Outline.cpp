@@ -143,9 +143,28 @@ void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
   }
 }
 
+/// A sum that the kernel of a combination makes is neither written in between nor read again.
+void joinWork(MoeCombineOp combine, AddOp add) {
+  auto work = combine->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr),
+       other = add->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+  if (!work || !other)
+    return;
+  int64_t saved = 2 * cmd::tensorBytes(cast<RankedTensorType>(combine.getY().getType()));
+  combine->setAttr(cmd::kWorkAttr,
+                   cmd::WorkAttr::get(combine.getContext(), work.getOp(), work.getFlops() + other.getFlops(),
+                                      work.getBytes() + other.getBytes() - saved, work.getChoice(), work.getRows()));
+}
+
 LogicalResult outlineBlock(Block &block, OutlineContext &context) {
   packCollectives(block, context);
+  for (auto combine : block.getOps<MoeCombineOp>())
+    if (AddOp add = addBehind(combine, context))
+      joinWork(combine, add);
   for (ArrayRef<Operation *> unit : outlineUnits(block)) {
+    if (unit.size() == 1 && isa<AddOp>(unit.front()) && unit.front()->use_empty()) { // made elsewhere
+      unit.front()->erase();
+      continue;
+    }
     auto work = unit.front()->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
     unit.front()->removeAttr(cmd::kWorkAttr); // the attributes of row-wise ops are part of their kernel's name
     Operation *before = unit.front()->getPrevNode(), *after = unit.back()->getNextNode();

@@ -171,13 +171,15 @@ private:
   /// The tiles of these columns. Other columns are those of `before`.
   SmallVector<Value> launch(const Part &part, ArrayRef<Type> types, ArrayRef<Value> before) {
     int64_t tiles = ceilDiv(rows, m), across = part.length / columns;
-    int64_t parts = offsets   ? shareGroups(rows, groups, m, across, alone())
+    int64_t parts = stays()   ? workersFor(context.module, rows, groups, m, across)
+                    : offsets ? shareGroups(rows, groups, m, across, alone())
                     : alone() ? shareRows(tiles, across)
                               : tiles;
     int64_t band = bandOf(parts, across);
     std::string kernel = offsets ? groupsKernel() : rowsKernel(!before.empty());
-    auto launch = offsets ? context.launch(op, kernel, {across, parts, groups})
-                          : context.launch(op, kernel, {band, across, parts / band});
+    auto launch = stays()   ? context.launch(op, kernel, {parts})
+                  : offsets ? context.launch(op, kernel, {across, parts, groups})
+                            : context.launch(op, kernel, {band, across, parts / band});
     SmallVector<Value> left;
     for (const Term &term : terms)
       left.push_back(context.view(op, term.a, {rows, term.depth}));
@@ -194,7 +196,9 @@ private:
       launch.arg("offsets", offsets);
     else
       launch.index("rows", rows).index("band", band);
-    if (offsets || alone())
+    if (stays())
+      launch.index(kWorkers, parts).index("across", across);
+    else if (offsets || alone())
       launch.index("parts", parts);
     if (!offsets && alone())
       launch.index("tiles", tiles / parts);
@@ -244,6 +248,9 @@ private:
       name += llvm::formatv("_{0}x{1}", walk.end - walk.first, walk.step);
     return alone() && !inBoxes() ? name + "_by_rows" : name;
   }
+
+  /// Whether programs take the tiles of all groups in turn.
+  bool stays() const { return offsets && context.module->hasAttr(kWorkersAttr) && alone() && inBoxes(); }
 
   Operands declare(KernelBuilder &k) const {
     Operands operands;
@@ -341,9 +348,16 @@ private:
 
   /// The rows of a group are dealt out to `parts` programs, as they are found on the device.
   std::string groupsKernel() const {
-    return context.kernel(nameOf("_groups"), {"column", "part", "group"}, [&](KernelBuilder &k) {
+    SmallVector<StringRef, 3> grid = {"column", "part", "group"};
+    if (stays())
+      grid = {"worker"};
+    return context.kernel(nameOf("_groups"), grid, [&](KernelBuilder &k) {
       Operands operands = declare(k);
       Var y = result(k), starts = k.buffer("offsets", k.i32(), {kDynamic});
+      if (stays())
+        return eachGroupTile(k, starts, m, columns, [&](Var group, Var row, Var end, Var column) {
+          k.store(tile(k, operands, group, row, column, end), y, {row, column}, {.limit = end});
+        });
       Var column = k.program(0) * columns, part = k.program(1), group = k.program(2);
       auto boundary = [&](Var at) { return cast(k.at(starts, {at}), k.builder.getIndexType()); };
       Var end = boundary(group + 1);

@@ -3,11 +3,12 @@
 
 #include "passes/outline/OutlineContext.h"
 
+using namespace mlir;
+
 namespace braid {
 
 static constexpr int64_t kMostBand = 16; // tiles of rows
 static constexpr int64_t kMultiprocessors = 128; // what a product should fill: A100s have 108, H100s and H200s 132
-static constexpr int64_t kHopper = 132;
 static constexpr int64_t kLeastSum = 1024; // products of a part of a long sum
 static constexpr Sides kTensorSides[] = {{128, 256, 64}, {128, 128, 64}, {64, 128, 64}, {64, 64, 64}, {64, 32, 64}};
 static constexpr Sides kNarrowSides = {64, kGrain, 64}; // of results that have no more columns, or are few
@@ -111,6 +112,37 @@ void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool
   Var rows = cast(max(end - first, 0.0), k.i32()), each = cast(further, k.i32());
   Var tiles = (rows + each - 1.0) / each;
   k.loop(0, cast(tiles, k.builder.getIndexType()), 1, [&](Var t) { body(first + t * further); });
+}
+
+int64_t workersFor(ModuleOp module, int64_t rows, int64_t groups, int64_t side, int64_t columns) {
+  auto multiprocessors = module->getAttrOfType<IntegerAttr>(kWorkersAttr);
+  if (!multiprocessors)
+    return 0;
+  int64_t most = rows / side + std::min(groups, rows); // with the parts of tiles in which groups end
+  return std::clamp<int64_t>(most * columns, 1, multiprocessors.getInt());
+}
+
+/// The tile that is a program's turn in a group follows from that of the group before, so nobody searches for it, and all programs have as many tiles as
+/// the others, or one less, whatever the groups.
+void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width,
+                   llvm::function_ref<void(Var group, Var row, Var end, Var column)> body) {
+  // All of 32 bits, of which threads have registers enough, and which are divided soon.
+  auto narrow = [&](Var v) { return cast(v, k.i32()); };
+  auto wide = [&](Var v) { return cast(v, k.builder.getIndexType()); };
+  Var workers = narrow(k.index(kWorkers)), across = narrow(k.index("across")), groups = narrow(k.size(offsets, 0) - 1);
+  Var zero = k.constant(k.i32(), 0);
+  Vars begin = {narrow(k.program(0)), k.at(offsets, {0})};
+  k.loop(zero, groups, zero.like(1), begin, [&](Var group, ArrayRef<Var> carried) {
+    Var first = carried[0], begin = carried[1], end = k.at(offsets, {wide(group) + 1});
+    Var down = (max(end - begin, 0.0) + static_cast<double>(side - 1)) / static_cast<double>(side);
+    Var tiles = down * across;
+    Var next = k.loop(first, tiles, workers, {first}, [&](Var number, ArrayRef<Var>) {
+      Var row = number / across, column = number - row * across;
+      body(wide(group), wide(begin + row * static_cast<double>(side)), wide(end), wide(column * static_cast<double>(width)));
+      return Vars{number + workers};
+    })[0];
+    return Vars{next - tiles, end};
+  });
 }
 
 void eachWeightTile(KernelBuilder &k, const Sides &sides, bool alone, Var a, Var b, Var offsets,

@@ -9,6 +9,13 @@ namespace braid {
 
 inline constexpr int64_t kGrain = 16; ///< what the tensor cores take
 
+inline constexpr int64_t kHopper = 132; ///< multiprocessors
+/// Of a module: how many multiprocessors its GPU is thought to have, where programs of large products stay on them and share out all tiles.
+inline constexpr llvm::StringLiteral kWorkersAttr = "braid.workers";
+/// The parameter of a kernel that is how many programs there are, where any number does all of the work and gives the same bits: a device with fewer
+/// multiprocessors starts fewer (runtime/cuda/CudaDevice.cpp).
+inline constexpr llvm::StringLiteral kWorkers = "workers";
+
 /// The most that a tile may be.
 struct Sides {
   int64_t m, n, k;
@@ -47,6 +54,13 @@ void eachTile(KernelBuilder &k, Var part, int64_t side, bool alone, llvm::functi
 /// The same of rows [begin, end), however many.
 void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool alone,
               llvm::function_ref<void(Var row)> body);
+
+/// Of programs that stay: how many share out the tiles of `groups` groups with `rows` rows in all, `columns` beside each other. 0: they do not stay.
+int64_t workersFor(mlir::ModuleOp module, int64_t rows, int64_t groups, int64_t side, int64_t columns);
+/// body(group, row, end, column) for the tiles of `side` rows and `width` columns that are this program's turn, of all groups one after the other; `end`:
+/// of the rows of the group. Tiles beside each other, which read the same rows of A, and those of a group, which read the same B, are computed at a time.
+void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width,
+                   llvm::function_ref<void(Var group, Var row, Var end, Var column)> body);
 
 /// Tiles of C[g] = A_g^T B_g, A [rows, m], B [rows, n], whose rows of group g are [offsets[g], offsets[g + 1]): body(place, sum) for those of a program
 /// (column, part, group), from start(place) on.

@@ -155,7 +155,10 @@ Status CudaDevice::loadKernels() {
       loaded = kernel->image_offset();
     }
     Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0,
-                {}};
+                -1, {}};
+    for (uint32_t i = 0; kernel->params() && i < kernel->params()->size(); ++i)
+      if (kernel->params()->Get(i)->name()->string_view() == "workers") // passes/outline/ProductTiles.h
+        made.workers = int64_t(cuda::gridSlots) + i;
     BRAID_TRY(
         failed(driver.check(driver.cuModuleGetFunction(&made.function, modules.back(), name), "cuModuleGetFunction")));
     BRAID_ASSIGN(made.maps, TensorMaps::create(driver, *kernel, made.function));
@@ -168,7 +171,7 @@ Status CudaDevice::loadKernels() {
     BRAID_TRY(failed(driver.check(driver.cuFuncSetAttribute(made.function, FunctionAttribute::dynamicSharedBytes,
                                                             static_cast<int>(made.sharedBytes)),
                                   "cuFuncSetAttribute")));
-    if (made.scratchBytes) {
+    if (made.scratchBytes || made.workers >= 0) {
       int blocks = 0;
       BRAID_TRY(failed(driver.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                                         &blocks, made.function, static_cast<int>(made.threads), made.sharedBytes),
@@ -380,10 +383,16 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
     BRAID_TRY(launch(0, kernel, slots, programs));
     return follow(stream, 0);
   }
-  int64_t blocks = found.scratchBytes ? std::min(programs, found.resident) : programs;
+  int64_t blocks = found.resident ? std::min(programs, found.resident) : programs;
   if (blocks > std::numeric_limits<int32_t>::max())
     return Status::error(ErrorCode::unsupported, "{} programs of @{}; a device takes at most {}", blocks,
                          program.kernels()[kernel], std::numeric_limits<int32_t>::max());
+  std::vector<int64_t> fewer; // of a device that is smaller than what the program was compiled for
+  if (found.workers >= 0 && blocks < programs) {
+    fewer.assign(slots.begin(), slots.end());
+    fewer[0] = fewer[static_cast<size_t>(found.workers)] = blocks; // its grid has one extent
+    slots = fewer;
+  }
   size_t bytes = slots.size_bytes();
   void *block = const_cast<int64_t *>(slots.data());
   if (!found.maps.empty()) {

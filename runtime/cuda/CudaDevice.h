@@ -60,7 +60,7 @@ public:
 
   // Copies the entry's inputs to the device; behind what the streams were given before.
   Status begin(uint32_t entry);
-  // One block for each program, or as many as run at a time where the kernel has scratch.
+  // One block for each program, or as many as run at a time where the kernel has scratch or any number of them does all of the work.
   Status launch(uint32_t stream, uint32_t kernel, std::span<const int64_t> slots, int64_t programs);
   // Launch number `place` of those that may run beside each other on the first stream, between beginJoined() and
   // endJoined() of as many.
@@ -98,7 +98,8 @@ private:
     cuda::Function function;
     unsigned threads, sharedBytes;
     uint64_t scratchBytes; // of a block
-    int64_t resident; // blocks that run at a time, where they have scratch
+    int64_t resident; // blocks that run at a time, where no others are started: 0: any number
+    int64_t workers; // the slot that says how many blocks there are; -1: none does
     cuda::TensorMaps maps;
   };
   struct Range {

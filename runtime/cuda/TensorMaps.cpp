@@ -9,7 +9,6 @@
 namespace braid::runtime::cuda {
 namespace {
 
-constexpr size_t gridSlots = 3; // before the parameters'
 constexpr size_t mostRank = 5;
 constexpr int64_t alignment = 16;
 constexpr int64_t mostSize = int64_t(1) << 32;

@@ -18,6 +18,8 @@ struct Kernel;
 
 namespace braid::runtime::cuda {
 
+inline constexpr size_t gridSlots = 3; // before the parameters'
+
 class TensorMaps {
 public:
   // Of a program that has been checked, and its kernel on the device. An error: the kernel has maps, and the driver is older than they are.
