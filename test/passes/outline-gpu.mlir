@@ -106,6 +106,23 @@ func.func @narrow(%dy: tensor<1x32x1xf32>, %returned: tensor<1x96x1xf32>, %weigh
   %drows, %dweights = braid.moe.combine_grad cotangents(%dy) returned(%returned) weights(%weights) plan(%perm, %inverse, %exchange)
     : (tensor<1x32x1xf32>, tensor<1x96x1xf32>, tensor<1x32x3xf32>, tensor<96xi32>, tensor<1x32x3xi32>, tensor<1xi32>) -> (tensor<1x96x1xf32>, tensor<1x32x3xf32>)
   return %drows, %dweights : tensor<1x96x1xf32>, tensor<1x32x3xf32>
+
+// What alone is added to a combination, as a layer's residual, its kernel adds: not what others read too, or what is there only later.
+// SUMS-LABEL: func.func @residual(
+// SUMS: %[[SUM:.*]] = tile.launch @moe_combine_add_k2_d1024_bf16 grid [16](%{{.*}}) {arg_names = ["rows", "inverse", "weights", "addend"]
+// SUMS: %[[TOKENS:.*]] = braid.reshape %[[SUM]]
+// SUMS: tile.launch @moe_combine_k2_d1024_bf16
+// SUMS: %[[BOTH:.*]] = tile.launch @rows_add_
+// SUMS: return %[[TOKENS]],
+// CPU-LABEL: func.func @residual(
+// CPU: tile.launch @moe_combine_k2_d1024_bf16
+// CPU: tile.launch @rows_add_
+func.func @residual(%x: !tokens, %perm: tensor<64xi32>, %inverse: tensor<1x32x2xi32>, %exchange: tensor<1xi32>, %rows: !rows, %weights: tensor<1x32x2xf32>) -> (!tokens, !tokens, !tokens) {
+  %y, %returned = braid.moe.combine %rows weights(%weights) plan(%perm, %inverse, %exchange) : (!rows, tensor<1x32x2xf32>, tensor<64xi32>, tensor<1x32x2xi32>, tensor<1xi32>) -> (!tokens, !rows)
+  %sum = braid.add %x, %y : (!tokens, !tokens) -> !tokens
+  %z, %again = braid.moe.combine %rows weights(%weights) plan(%perm, %inverse, %exchange) : (!rows, tensor<1x32x2xf32>, tensor<64xi32>, tensor<1x32x2xi32>, tensor<1xi32>) -> (!tokens, !rows)
+  %both = braid.add %x, %z : (!tokens, !tokens) -> !tokens
+  return %sum, %both, %z : !tokens, !tokens, !tokens
 }
 
 // The first of few blocks of a loss writes the gradient of W, to which the others add.

@@ -240,22 +240,22 @@ func.func @experts(%x: !rows, %perm: tensor<32xi32>, %offsets: tensor<3xi32>, %w
 // is written over in its place. Other sizes: the same kernels.
 // CHECK-LABEL: func.func @plans(
 // CHECK: %[[FEW:.*]]:9 = tile.launch @moe_plan_k2 grid [1]({{.*}}scalars = {assignments = 24 : index, columns = 6 : index, expert_rows = 0 : index, experts = 6 : index, peer_rows = 24 : index, span = 256 : index}
-// CHECK: %[[COUNT:.*]]:3 = tile.launch @moe_plan_count_k2 grid [4]({{.*}}result_names = ["ranks", "table", "perm"], scalars = {assignments = 1000 : index, columns = 64 : index, share = 250 : index, span = 256 : index}
-// CHECK: %[[TABLE:.*]] = braid.reshape %[[COUNT]]#1 : (tensor<256xi32>) -> tensor<4x64xi32>
-// CHECK: %[[ADD:.*]]:2 = tile.launch @moe_plan_add grid [2](%[[TABLE]])
+// CHECK: %[[COUNT:.*]]:3 = tile.launch @moe_plan_count_k2 grid [4]({{.*}}result_names = ["ranks", "table", "perm"], scalars = {assignments = 1000 : index, columns = 96 : index, share = 250 : index, span = 256 : index}
+// CHECK: %[[TABLE:.*]] = braid.reshape %[[COUNT]]#1 : (tensor<384xi32>) -> tensor<4x96xi32>
+// CHECK: %[[ADD:.*]]:2 = tile.launch @moe_plan_add grid [3](%[[TABLE]])
 // CHECK: %[[DIVIDE:.*]]:5 = tile.launch @moe_plan_divide grid [1](%[[ADD]]#1)
-// CHECK: %[[STARTS:.*]] = braid.reshape %[[ADD]]#0 : (tensor<4x64xi32>) -> tensor<256xi32>
+// CHECK: %[[STARTS:.*]] = braid.reshape %[[ADD]]#0 : (tensor<4x96xi32>) -> tensor<384xi32>
 // CHECK: tile.launch @moe_plan_place grid [4](%{{.*}}, %[[COUNT]]#0, %[[STARTS]], %[[DIVIDE]]#0, %[[DIVIDE]]#1, %[[COUNT]]#2) {arg_names = ["ids", "ranks", "starts", "first", "room", "empty_perm"], inplace = array<i64: 1, 5>
 // CHECK: tile.launch @moe_plan_count_k2 grid [256]({{.*}}span = 544 : index
-// CHECK: tile.launch @moe_plan_add grid [1]
-// CHECK: tile.launch @moe_plan_divide_peers grid [1]({{.*}}scalars = {expert_rows = 0 : index, experts = 6 : index, local_experts = 3 : index, peer_rows = 4000 : index}
-// CHECK: tile.launch @moe_plan_place grid [256]
+// Of 64 experts or fewer one program adds up all, and divides.
+// CHECK: %[[BOTH:.*]]:7 = tile.launch @moe_plan_add_divide_e32_peers grid [1]({{.*}}result_names = ["starts", "counts", "first", "room", "offsets", "overflow", "exchange"], scalars = {expert_rows = 0 : index, experts = 6 : index, local_experts = 3 : index, peer_rows = 4000 : index}
+// CHECK: tile.launch @moe_plan_place grid [256](%{{.*}}, %{{.*}}, %{{.*}}, %[[BOTH]]#2, %[[BOTH]]#3, %{{.*}})
 // What is sent to other ranks is never planned so, for slices of it may be short.
 // CHECK: tile.launch @moe_plan_count_k2 grid [1]({{.*}}assignments = 24 : index
 // CHECK-NOT: braid.moe.plan
 func.func @plans(%few: tensor<2x6x2xi32>, %fewd: tensor<2x6xi32>, %ids: tensor<1x500x2xi32>, %d: tensor<1x500xi32>, %many: tensor<2x34816x2xi32>, %manyd: tensor<2x34816xi32>) -> (tensor<24xi32>, tensor<1000xi32>, tensor<1x500x2xi32>, tensor<8000xi32>, tensor<40xi32>) {
   %0:6 = "braid.moe.plan"(%few, %fewd) <{num_experts = 6 : i64}> : (tensor<2x6x2xi32>, tensor<2x6xi32>) -> (tensor<24xi32>, tensor<2x6x2xi32>, tensor<6xi32>, tensor<7xi32>, tensor<1xi32>, tensor<1xi32>)
-  %1:6 = "braid.moe.plan"(%ids, %d) <{num_experts = 40 : i64}> : (tensor<1x500x2xi32>, tensor<1x500xi32>) -> (tensor<1000xi32>, tensor<1x500x2xi32>, tensor<40xi32>, tensor<41xi32>, tensor<1xi32>, tensor<1xi32>)
+  %1:6 = "braid.moe.plan"(%ids, %d) <{num_experts = 80 : i64}> : (tensor<1x500x2xi32>, tensor<1x500xi32>) -> (tensor<1000xi32>, tensor<1x500x2xi32>, tensor<80xi32>, tensor<81xi32>, tensor<1xi32>, tensor<1xi32>)
   %2:6 = "braid.moe.plan"(%many, %manyd) <{num_experts = 6 : i64, peers = 2 : i64, peer_rows = 4000 : i64}> : (tensor<2x34816x2xi32>, tensor<2x34816xi32>) -> (tensor<8000xi32>, tensor<2x34816x2xi32>, tensor<6xi32>, tensor<7xi32>, tensor<1xi32>, tensor<1xi32>)
   %3:6 = "braid.moe.plan"(%few, %fewd) <{num_experts = 6 : i64, peers = 2 : i64, peer_rows = 20 : i64}> : (tensor<2x6x2xi32>, tensor<2x6xi32>) -> (tensor<40xi32>, tensor<2x6x2xi32>, tensor<6xi32>, tensor<7xi32>, tensor<1xi32>, tensor<1xi32>)
   return %0#0, %1#0, %1#1, %2#0, %3#0 : tensor<24xi32>, tensor<1000xi32>, tensor<1x500x2xi32>, tensor<8000xi32>, tensor<40xi32>

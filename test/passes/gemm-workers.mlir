@@ -1,0 +1,50 @@
+// RUN: braid-opt %s --braid-gemm-kernels | FileCheck %s
+// RUN: braid-opt %s --braid-gemm-kernels --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s --check-prefix=THREADS
+// Programs that stay: as many as multiprocessors, each takes its turn of the tiles of all groups.
+
+module attributes {braid.workers = 132 : i64} {
+cmd.program {
+  cmd.arena @io bytes 1048576
+  cmd.arena @wide bytes 268435456
+  cmd.stream @compute
+  cmd.entry @main inputs [] outputs [] {
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_128x256x64 grid [132, 1, 1] {{.*}}across = 4 : i64{{.*}}workers = 132 : i64
+    cmd.grouped_gemm rows groups 4 rows 16384 m 0 n 1024 k 64 a <@wide, 0, 2097152> ld 64 : bf16 b <@wide, 4194304, 524288> ld 1024 : bf16 c <@wide, 8388608, 33554432> ld 1024 : bf16 offsets <@io, 0, 20> {name = "staying"}
+    // What threads copy.
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_128x256x64_by_rows grid [4,
+    cmd.grouped_gemm rows groups 4 rows 16384 m 0 n 1024 k 64 a <@wide, 8, 2097152> ld 64 : bf16 b <@wide, 4194304, 524288> ld 1024 : bf16 c <@wide, 8388608, 33554432> ld 1024 : bf16 offsets <@io, 0, 20> {name = "by rows"}
+    // Sums over rows: a group's tiles are as long as it has rows, so who is done first takes the next.
+    // CHECK: cmd.launch @gemm_weights_bf16_bf16_f32_tn_128x256x64 grid [4,
+    cmd.grouped_gemm weight groups 8 rows 16384 m 1024 n 1024 k 0 a <@wide, 0, 33554432> ld 1024 : bf16 b <@wide, 33554432, 33554432> ld 1024 : bf16 c <@wide, 67108864, 33554432> ld 1024 : f32 offsets <@io, 0, 36> {name = "weights"}
+  }
+}
+}
+
+// The first tile of a group follows from the last of the group before.
+// CHECK-LABEL: func.func @gemm_groups_bf16_bf16_bf16_nn_128x256x64(
+// CHECK:       scf.for %{{.*}} iter_args(%[[FIRST:.*]] = %{{.*}}, %[[BEGIN:.*]] = %{{.*}}) -> (i32, i32) : i32 {
+// CHECK:         %[[END:.*]] = memref.load
+// CHECK:         %[[NEXT:.*]] = scf.for %[[TILE:.*]] = %[[FIRST]] to %[[TILES:.*]] step %[[WORKERS:.*]] iter_args(%{{.*}} = %[[FIRST]]) -> (i32) : i32 {
+// CHECK:           arith.divsi %[[TILE]], %{{.*}} : i32
+// CHECK:           tile.dot
+// CHECK:           tile.store
+// CHECK:           arith.addi %[[TILE]], %[[WORKERS]] : i32
+// CHECK:         %[[LEFT:.*]] = arith.subi %[[NEXT]], %[[TILES]] : i32
+// CHECK:         scf.yield %[[LEFT]], %[[END]] : i32, i32
+
+// The warp that copies walks groups and tiles as the others do, and its ring goes on from each to the next.
+// THREADS-LABEL: func.func @gemm_groups_bf16_bf16_bf16_nn_128x256x64(
+// THREADS-SAME:  threads.block = 288 : i64
+// THREADS:       scf.for %{{.*}} iter_args(%{{.*}} = %c0, %{{.*}} = %c0, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}) -> (index, index, i32, i32) : i32 {
+// THREADS:         memref.load
+// THREADS:         scf.for %{{.*}} -> (index, index, i32) : i32 {
+// THREADS:           scf.for %{{.*}} -> (index, index) {
+// THREADS-COUNT-5:     threads.bulk = "copy"
+// THREADS:       } else {
+// So do those that multiply: their turn of the ring is the last that they carry.
+// THREADS:         scf.for %{{.*}} -> (i32, i32, i32) : i32 {
+// THREADS:           scf.for %{{.*}} iter_args(%{{.*}}, %[[TURN:.*]] = %{{.*}}) -> (i32, i32) : i32 {
+// THREADS:             arith.index_castui %[[TURN]] : i32 to index
+// THREADS:             nvvm.wgmma.mma_async
+// THREADS:             threads.bulk = "store_bf16"
+// THREADS-LABEL: func.func @gemm_groups_bf16_bf16_bf16_nn_128x256x64_by_rows(
