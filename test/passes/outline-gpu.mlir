@@ -114,9 +114,6 @@ func.func @narrow(%dy: tensor<1x32x1xf32>, %returned: tensor<1x96x1xf32>, %weigh
 // SUMS: tile.launch @moe_combine_k2_d1024_bf16
 // SUMS: %[[BOTH:.*]] = tile.launch @rows_add_
 // SUMS: return %[[TOKENS]],
-// CPU-LABEL: func.func @residual(
-// CPU: tile.launch @moe_combine_k2_d1024_bf16
-// CPU: tile.launch @rows_add_
 func.func @residual(%x: !tokens, %perm: tensor<64xi32>, %inverse: tensor<1x32x2xi32>, %exchange: tensor<1xi32>, %rows: !rows, %weights: tensor<1x32x2xf32>) -> (!tokens, !tokens, !tokens) {
   %y, %returned = braid.moe.combine %rows weights(%weights) plan(%perm, %inverse, %exchange) : (!rows, tensor<1x32x2xf32>, tensor<64xi32>, tensor<1x32x2xi32>, tensor<1xi32>) -> (!tokens, !rows)
   %sum = braid.add %x, %y : (!tokens, !tokens) -> !tokens
