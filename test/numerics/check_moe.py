@@ -214,7 +214,10 @@ def add_rows(program, rng, E, k, M, F, dtype):
     )
     (dw1, dw3), (sum1, sum3) = weight_gradients(), weight_gradients(s1, s3)
     dx, _ = f.op("braid.moe.combine", [drows2, perm, inverse, exchange], [x.type, wide])
+    # As the residual of a layer: a combination that alone is read by an add.
+    added, _ = f.op("braid.moe.combine", [out, perm, inverse, exchange], [x.type, wide])
     for name, value in {
+        "residual": f.rows("add", [x, added], x.type),
         "rows": rows,
         "a": a,
         "u": u,
@@ -258,6 +261,7 @@ def add_rows(program, rng, E, k, M, F, dtype):
             "dsum1": dw1_ + arrays["s1"],
             "dsum3": dw3_ + arrays["s3"],
             "dx": pull_rows(d1 + d3)[0],
+            "residual": arrays["x"] + moe.combine(out_, np.ones_like(arrays["weights"]), perm, inverse)[0],
         }
         fixed = {"f64": 1e-9, "bf16": 8e-3}.get(dtype)  # moe-family 11
         limit = {n: fixed or (5e-6 if n.startswith("d") else 3e-6) for n in references}
