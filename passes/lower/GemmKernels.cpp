@@ -310,7 +310,8 @@ private:
       };
       if (workers)
         return eachGroupTile(k, offsets, tile.m, tile.n, compute);
-      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2), end = boundary(k, offsets, group + 1);
+      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2),
+          end = boundary(k, offsets, group + 1);
       eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(),
                [&](Var row) { compute(group, row, end, column); });
     });

@@ -191,18 +191,17 @@ SmallVector<Value> ThreadLowering::walkAlike(scf::ForOp loop, ValueRange ring,
   SmallVector<Value> begin(ring);
   for (Value init : loop.getInitArgs())
     begin.push_back(scalars.lookup(init));
-  SmallVector<Value> behind = repeat(
-      scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()), scalars.lookup(loop.getStep()), begin,
-      [&](Value at, ValueRange now) {
-        IRMapping here = scalars;
-        scalars.map(loop.getInductionVar(), at);
-        scalars.map(loop.getRegionIterArgs(), now.drop_front(own));
-        SmallVector<Value> next = body(at, now.take_front(own));
-        for (Value v : loop.getBody()->getTerminator()->getOperands())
-          next.push_back(scalars.lookup(v));
-        scalars = here;
-        return next;
-      });
+  SmallVector<Value> behind = repeat(scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()),
+                                     scalars.lookup(loop.getStep()), begin, [&](Value at, ValueRange now) {
+                                       IRMapping here = scalars;
+                                       scalars.map(loop.getInductionVar(), at);
+                                       scalars.map(loop.getRegionIterArgs(), now.drop_front(own));
+                                       SmallVector<Value> next = body(at, now.take_front(own));
+                                       for (Value v : loop.getBody()->getTerminator()->getOperands())
+                                         next.push_back(scalars.lookup(v));
+                                       scalars = here;
+                                       return next;
+                                     });
   scalars.map(loop.getResults(), ValueRange(behind).drop_front(own));
   behind.resize(own);
   return behind;

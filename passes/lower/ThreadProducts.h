@@ -74,7 +74,8 @@ struct ThreadLowering::Pipeline {
   std::shared_ptr<const ResultBoxes> results; ///< how sums are stored; null: by threads
   SmallVector<Value> numbers; ///< of the thread, its lane and its warp, while they are counted anew
   scf::IfOp roles; ///< the warp that copies, and all others
-  Value turn; ///< of `groups`: the stage that the warps which multiply read next, and `stages` more for parity 1, as i32; null: it follows from the tile
+  /// Of `groups`: the stage that the warps which multiply read next, and `stages` more for parity 1, as i32; null: it follows from the tile.
+  Value turn;
   bool inBulk() const { return barriers != nullptr; }
 };
 

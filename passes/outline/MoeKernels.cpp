@@ -156,8 +156,8 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
   bool weighted = static_cast<bool>(op.getWeights());
   AddOp add = addBehind(op, context);
   Value addend = add ? add.getSources()[add.getSources()[0] == op.getY() ? 1 : 0] : Value();
-  std::string name = std::string(weighted ? "moe_combine" : "moe_sum") + (add ? "_add" : "") + "_k" + std::to_string(slots) + "_d" +
-                     std::to_string(width) + "_" + typeName(element);
+  std::string name = std::string(weighted ? "moe_combine" : "moe_sum") + (add ? "_add" : "") + "_k" +
+                     std::to_string(slots) + "_d" + std::to_string(width) + "_" + typeName(element);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var rows = k.buffer("rows", element, {kDynamic, width}), inverse = k.buffer("inverse", k.i32(), {kDynamic, slots});
     Var weights =

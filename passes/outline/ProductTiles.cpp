@@ -138,7 +138,8 @@ void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width,
     Var tiles = down * across;
     Var next = k.loop(first, tiles, workers, {first}, [&](Var number, ArrayRef<Var>) {
       Var row = number / across, column = number - row * across;
-      body(wide(group), wide(begin + row * static_cast<double>(side)), wide(end), wide(column * static_cast<double>(width)));
+      body(wide(group), wide(begin + row * static_cast<double>(side)), wide(end),
+           wide(column * static_cast<double>(width)));
       return Vars{number + workers};
     })[0];
     return Vars{next - tiles, end};

@@ -154,8 +154,8 @@ Status CudaDevice::loadKernels() {
       modules.push_back(module);
       loaded = kernel->image_offset();
     }
-    Kernel made{nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0,
-                -1, {}};
+    Kernel made{
+        nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0, -1, {}};
     for (uint32_t i = 0; kernel->params() && i < kernel->params()->size(); ++i)
       if (kernel->params()->Get(i)->name()->string_view() == "workers") // passes/outline/ProductTiles.h
         made.workers = int64_t(cuda::gridSlots) + i;

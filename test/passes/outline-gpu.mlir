@@ -106,6 +106,7 @@ func.func @narrow(%dy: tensor<1x32x1xf32>, %returned: tensor<1x96x1xf32>, %weigh
   %drows, %dweights = braid.moe.combine_grad cotangents(%dy) returned(%returned) weights(%weights) plan(%perm, %inverse, %exchange)
     : (tensor<1x32x1xf32>, tensor<1x96x1xf32>, tensor<1x32x3xf32>, tensor<96xi32>, tensor<1x32x3xi32>, tensor<1xi32>) -> (tensor<1x96x1xf32>, tensor<1x32x3xf32>)
   return %drows, %dweights : tensor<1x96x1xf32>, tensor<1x32x3xf32>
+}
 
 // What alone is added to a combination, as a layer's residual, its kernel adds: not what others read too, or what is there only later.
 // SUMS-LABEL: func.func @residual(
