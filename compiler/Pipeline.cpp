@@ -259,10 +259,11 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
 }
 
 /// Programs of large products stay where they are, one a multiprocessor, and share out all tiles, on GPUs where the copies for a tile begin before
-/// the one before it is done (Hopper). What else runs at a time, as exchanges do, would hold up all of a program's tiles: one rank has none.
+/// the one before it is done (Hopper). What else runs at a time, as exchanges or gradients of weights do, would hold up all of a program's tiles.
 static void noteWorkers(ModuleOp module, const CompileOptions &options) {
   module->removeAttr(kWorkersAttr);
-  if (options.target == "cuda" && Mesh::of(module).world() == 1 && blockLimits(options).value_or(BlockLimits()).wgmma)
+  bool alone = Mesh::of(module).world() == 1 && options.weightGradients != "beside";
+  if (options.target == "cuda" && alone && blockLimits(options).value_or(BlockLimits()).wgmma)
     module->setAttr(kWorkersAttr, Builder(module.getContext()).getI64IntegerAttr(kHopper));
 }
 
