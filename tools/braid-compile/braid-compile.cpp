@@ -56,12 +56,11 @@ int main(int argc, char **argv) {
                        "braid-run then opens: kernels or cublaslt (default kernels)"),
         {"kernels", "cublaslt"})
       ->type_name("NAME");
-  oneOf(
-      app.add_option("--f32-products", options.f32Products,
-                     "with --target=cuda: products of f32 matrices: parts (three of bf16 for each number, on tensor "
-                     "cores, where that is faster: as exact, but NaN where f32 may be infinite) or fma (on the units "
-                     "for f32) (default parts)"),
-      {"parts", "fma"})
+  oneOf(app.add_option("--f32-products", options.f32Products,
+                       "with --target=cuda: products of f32 matrices: parts (three of bf16 for each number, on tensor "
+                       "cores, where that is faster: as exact, but NaN where f32 may be infinite) or fma (on the units "
+                       "for f32) (default parts)"),
+        {"parts", "fma"})
       ->type_name("NAME");
   oneOf(
       app.add_option("--attention", options.attention,
