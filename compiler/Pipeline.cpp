@@ -262,7 +262,11 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
 /// the one before it is done (Hopper). What else runs at a time, as exchanges or gradients of weights do, would hold up all of a program's tiles.
 static void noteWorkers(ModuleOp module, const CompileOptions &options) {
   module->removeAttr(kWorkersAttr);
-  bool alone = Mesh::of(module).world() == 1 && options.weightGradients != "beside";
+  auto isBeside = [](Operation *op) {
+    return op->hasAttr(cmd::kBesideAttr) ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  bool beside = options.weightGradients == "beside" || module.walk(isBeside).wasInterrupted();
+  bool alone = Mesh::of(module).world() == 1 && !beside;
   if (options.target == "cuda" && alone && blockLimits(options).value_or(BlockLimits()).wgmma)
     module->setAttr(kWorkersAttr, Builder(module.getContext()).getI64IntegerAttr(kHopper));
 }
