@@ -22,7 +22,8 @@ struct CompileOptions {
   std::string arch = "sm_90a"; ///< target cuda: sm_90a or sm_80
   std::string gemm = "kernels"; ///< target cuda: who makes matrix products that are not grouped: kernels or cublaslt
   std::string f32Products = "parts"; ///< target cuda: products of f32 matrices: of parts in bf16, where faster, or fma
-  std::string attention = "rows"; ///< target cuda: how tiles come to attention of many rows: rows (by threads) or boxes
+  std::string attention; ///< target cuda: how tiles come to attention of many rows: rows (by threads) or boxes; empty:
+  ///< boxes where the architecture has them
   std::string weightGradients = "in_order"; ///< target cuda: products that make them: in_order, or beside the rest
   std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4; then features to add: "x86-64-v4,avx512bf16"
   std::optional<int64_t> batch; ///< instead of the model's train.batch

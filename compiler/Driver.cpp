@@ -47,7 +47,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
       {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
       {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
-      {"--attention", options.attention != "rows", Phase::kernels, Phase::kernels},
+      {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels},
       {"--weight-gradients", options.weightGradients != "in_order", Phase::kernels, Phase::kernels},
       {"--f32-products", options.f32Products != "parts", Phase::kernels, Phase::kernels},
       {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
@@ -103,7 +103,7 @@ static bool checkTarget(CompileOptions &options) {
     return fail("--gemm=" + options.gemm + " names a library of GPUs, and --target=" + options.target +
                 " compiles for CPUs; "
                 "valid: with --target=cuda");
-  if (options.attention != CompileOptions().attention)
+  if (!options.attention.empty())
     return fail("--attention=" + options.attention + " says how tiles come to a GPU's kernels, and --target=" +
                 options.target + " compiles for CPUs; valid: with --target=cuda");
   if (options.weightGradients != CompileOptions().weightGradients)

@@ -67,6 +67,13 @@ static std::optional<BlockLimits> blockLimits(const CompileOptions &options) {
   return limits;
 }
 
+/// Where the architecture copies them unless it is told not to.
+static bool attentionInBoxes(const CompileOptions &options) {
+  if (!options.attention.empty())
+    return options.attention == "boxes";
+  return options.target == "cuda" && blockLimits(options).value_or(BlockLimits()).wgmma;
+}
+
 static DecideChunkSizePassOptions chunkOptions(const CompileOptions &options) {
   DecideChunkSizePassOptions chunks;
   chunks.chunkSize = options.chunkSize;
@@ -176,7 +183,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt",
                                   .gpu = gpu,
                                   .f32Parts = f32Parts,
-                                  .boxes = options.attention == "boxes",
+                                  .boxes = attentionInBoxes(options),
                                   .beside = options.weightGradients == "beside"}));
     // Views of views and equal reshapes would only be noise for the memory plan.
     pm.addPass(createCanonicalizerPass());

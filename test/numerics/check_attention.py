@@ -2,7 +2,7 @@
 
 bf16: operands of products rounded where the CPU multiplies bf16, sums in f32: 5e-3; gradients read the rounded o too, 1.5e-2.
 
-    check_attention.py [wide]   `wide`: only so many rows and heads that on a GPU whose tiles come in boxes (--attention=boxes, sm_90a) a program owns two tiles of rows
+    check_attention.py [wide]   `wide`: only so many rows and heads that on a GPU whose tiles come in boxes (sm_90a) a program owns two tiles of rows
 """
 
 import sys
@@ -352,7 +352,7 @@ def add_ring(program, rng):
 def main():
     rng = np.random.default_rng(3)
     if sys.argv[1:] == ["wide"]:
-        wide = Program("attention-wide", options=["--attention=boxes"])
+        wide = Program("attention-wide")
         add_wide(wide, rng)
         return wide.finish()
     program = Program("attention")

@@ -22,7 +22,7 @@ from cuda_run import check, must, run
 
 LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "libstdc++.so.6", "libfmt.so.9"}
 SUITES = ["--suite=linear", "--case-bytes=40000"]
-SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40", "--attention=1x40", "--products=40", "--sizes=attention-boxes,scan-GH"]
+SMALL = ["--arch=sm_90a,emulated", "--batch=1x40", "--steps=3", "--scans=40", "--attention=1x40", "--products=40", "--sizes=attention-rows,scan-GH"]
 SANITIZER = """#!/bin/bash
 # compute-sanitizer --tool T --error-exitcode N PROGRAM ..: finds something where it is told to, or hangs with what it has started.
 echo "$2" >>"${0%/*}/asked"
@@ -217,7 +217,7 @@ def main():
     (bundle / "manifest.json").write_text(json.dumps(exact))
     code, said = Check(bundle, folder / "exact", LD_LIBRARY_PATH=stub, **alone)("--only=^sizes")
     (bundle / "manifest.json").write_text(manifest)
-    check(code == 1 and "passed   sizes/attention-boxes: 2 calls, worst " in said and re.search(r"failed   sizes/scan-GH: 1 outputs of 2 calls: GH, .*: o is off by [0-9.e-]+ \(max", said),
+    check(code == 1 and "passed   sizes/attention-rows: 2 calls, worst " in said and re.search(r"failed   sizes/scan-GH: 1 outputs of 2 calls: GH, .*: o is off by [0-9.e-]+ \(max", said),
           f"bf16 is not as exact as f32: {said.strip()}")
     begin = time.monotonic()
     code, said = Check(bundle, folder / "short", LD_LIBRARY_PATH=stub, **alone)("--minutes=0.0001")
