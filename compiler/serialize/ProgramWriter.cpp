@@ -210,7 +210,7 @@ private:
       }
       table.push_back(schema::CreateKernel(builder, name, list, compiled.threads, compiled.sharedBytes,
                                            compiled.registers, compiled.spillBytes, compiled.stackBytes, image.first,
-                                           image.second, compiled.scratchBytes, maps));
+                                           image.second, compiled.scratchBytes, maps, compiled.waits));
     }
     return table;
   }

@@ -154,8 +154,14 @@ Status CudaDevice::loadKernels() {
       modules.push_back(module);
       loaded = kernel->image_offset();
     }
-    Kernel made{
-        nullptr, kernel->threads(), static_cast<unsigned>(kernel->shared_bytes()), kernel->scratch_bytes(), 0, -1, {}};
+    Kernel made{nullptr,
+                kernel->threads(),
+                static_cast<unsigned>(kernel->shared_bytes()),
+                kernel->scratch_bytes(),
+                0,
+                -1,
+                kernel->waits(),
+                {}};
     for (uint32_t i = 0; kernel->params() && i < kernel->params()->size(); ++i)
       if (kernel->params()->Get(i)->name()->string_view() == "workers") // passes/outline/ProductTiles.h
         made.workers = int64_t(cuda::gridSlots) + i;
@@ -296,6 +302,7 @@ Status CudaDevice::makeStreams() {
     events.push_back(event);
   }
   recordedIn.resize(events.size());
+  launched.resize(streams.size());
   BRAID_CUDA(cuStreamCreate, &copies, streamNonBlocking);
   BRAID_CUDA(cuEventCreate, &stagedThere, eventDisableTiming);
   BRAID_CUDA(cuEventCreate, &taken, eventDisableTiming);
@@ -323,14 +330,14 @@ Status CudaDevice::takeInputs(uint32_t entry) {
   BRAID_CUDA(cuCtxSetCurrent, context); // of the calling thread
   bool any = stagedEntry == entry && std::find(staged.begin(), staged.end(), true) != staged.end();
   if (any)
-    BRAID_CUDA(cuStreamWaitEvent, streams[0], stagedThere, 0);
+    BRAID_CUDA(cuStreamWaitEvent, given(0), stagedThere, 0);
   for (size_t i = 0; i < inputs[entry].size(); ++i) {
     const Range &range = inputs[entry][i];
     Address target = memory + offsets[range.arena] + range.offset;
     if (any && staged[i])
-      BRAID_CUDA(cuMemcpyDtoDAsync_v2, target, memory + stagingOffset + range.staging, range.bytes, streams[0]);
+      BRAID_CUDA(cuMemcpyDtoDAsync_v2, target, memory + stagingOffset + range.staging, range.bytes, given(0));
     else
-      BRAID_CUDA(cuMemcpyHtoDAsync_v2, target, host.base(range.arena) + range.offset, range.bytes, streams[0]);
+      BRAID_CUDA(cuMemcpyHtoDAsync_v2, target, host.base(range.arena) + range.offset, range.bytes, given(0));
   }
   dropStaged(entry);
   BRAID_CUDA(cuEventRecord, taken, streams[0]);
@@ -367,6 +374,7 @@ Status CudaDevice::begin(uint32_t entry) {
 // The other streams go on from where the first is.
 Status CudaDevice::branch() {
   ++currentPart;
+  std::fill(launched.begin(), launched.end(), false);
   if (firstSide() > 1)
     BRAID_TRY(record(0, eventOf(Between::streams)));
   for (uint32_t i = 1; i < firstSide(); ++i)
@@ -401,8 +409,18 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
     block = parameters.data();
   }
   void *extra[] = {launchParamBuffer, block, launchParamBufferSize, &bytes, launchParamEnd};
-  BRAID_CUDA(cuLaunchKernel, found.function, static_cast<unsigned>(blocks), 1, 1, found.threads, 1, 1,
-             found.sharedBytes, streams[stream], nullptr, extra);
+  auto count = static_cast<unsigned>(blocks);
+  bool early = found.waits && launched[stream] && driver.cuLaunchKernelEx;
+  launched[stream] = true;
+  if (early) { // its blocks take what those of the launch before it leave free, and wait
+    LaunchAttribute attribute = {LaunchAttributeId::programmaticStreamSerialization, {}, {}};
+    attribute.value.allowed = 1;
+    LaunchConfig config = {count, 1, 1, found.threads, 1, 1, found.sharedBytes, streams[stream], &attribute, 1};
+    BRAID_CUDA(cuLaunchKernelEx, &config, found.function, nullptr, extra);
+  } else {
+    BRAID_CUDA(cuLaunchKernel, found.function, count, 1, 1, found.threads, 1, 1, found.sharedBytes, streams[stream],
+               nullptr, extra);
+  }
   return Status::success();
 }
 
@@ -436,20 +454,20 @@ static Address address(const std::byte *pointer) { return reinterpret_cast<Addre
 
 Status CudaDevice::gemm(uint32_t stream, uint32_t product, const std::byte *a, const std::byte *b, std::byte *c,
                         const std::byte *addend) {
-  return products->run(product, streams[stream], a, b, c, addend, memory + workspaceOffset);
+  return products->run(product, given(stream), a, b, c, addend, memory + workspaceOffset);
 }
 
 Status CudaDevice::copy(uint32_t stream, std::byte *target, const std::byte *source, uint64_t bytes) {
   if (bytes == 0)
     return Status::success();
-  BRAID_CUDA(cuMemcpyDtoDAsync_v2, address(target), address(source), bytes, streams[stream]);
+  BRAID_CUDA(cuMemcpyDtoDAsync_v2, address(target), address(source), bytes, given(stream));
   return Status::success();
 }
 
 Status CudaDevice::fill(uint32_t stream, std::byte *target, int value, uint64_t bytes) {
   if (bytes == 0)
     return Status::success();
-  BRAID_CUDA(cuMemsetD8Async, address(target), static_cast<unsigned char>(value), bytes, streams[stream]);
+  BRAID_CUDA(cuMemsetD8Async, address(target), static_cast<unsigned char>(value), bytes, given(stream));
   return Status::success();
 }
 
@@ -462,7 +480,7 @@ Status CudaDevice::record(uint32_t stream, uint32_t event) {
 Status CudaDevice::wait(uint32_t stream, uint32_t event) {
   if (recordedIn[event] != currentPart)
     return Status::success();
-  BRAID_CUDA(cuStreamWaitEvent, streams[stream], events[event], 0);
+  BRAID_CUDA(cuStreamWaitEvent, given(stream), events[event], 0);
   return Status::success();
 }
 
@@ -489,7 +507,7 @@ Status CudaDevice::end(uint32_t entry) {
   }
   for (const Range &range : outputs[entry])
     BRAID_CUDA(cuMemcpyDtoHAsync_v2, host.base(range.arena) + range.offset,
-               memory + offsets[range.arena] + range.offset, range.bytes, streams[0]);
+               memory + offsets[range.arena] + range.offset, range.bytes, given(0));
   return Status::success();
 }
 
@@ -541,7 +559,7 @@ Status CudaDevice::capture(uint32_t entry, const std::function<Status()> &walk) 
 Status CudaDevice::replay(uint32_t entry, size_t part) {
   if (part == 0)
     BRAID_TRY(takeInputs(entry));
-  BRAID_CUDA(cuGraphLaunch, graphs[entry][part], streams[0]);
+  BRAID_CUDA(cuGraphLaunch, graphs[entry][part], given(0));
   return Status::success();
 }
 
@@ -565,7 +583,7 @@ Status CudaDevice::toHost(uint32_t arena, uint64_t offset, uint64_t bytes) {
   if (bytes == 0)
     return Status::success();
   BRAID_CUDA(cuCtxSetCurrent, context);
-  BRAID_CUDA(cuMemcpyDtoHAsync_v2, host.base(arena) + offset, memory + offsets[arena] + offset, bytes, streams[0]);
+  BRAID_CUDA(cuMemcpyDtoHAsync_v2, host.base(arena) + offset, memory + offsets[arena] + offset, bytes, given(0));
   return synchronize();
 }
 
@@ -573,7 +591,7 @@ Status CudaDevice::toDevice(uint32_t arena, uint64_t offset, uint64_t bytes) {
   if (bytes == 0)
     return Status::success();
   BRAID_CUDA(cuCtxSetCurrent, context);
-  BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + offsets[arena] + offset, host.base(arena) + offset, bytes, streams[0]);
+  BRAID_CUDA(cuMemcpyHtoDAsync_v2, memory + offsets[arena] + offset, host.base(arena) + offset, bytes, given(0));
   return synchronize();
 }
 

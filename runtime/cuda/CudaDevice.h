@@ -82,7 +82,8 @@ public:
   // come the other way round.
   Status beginCollective(uint32_t stream, uint32_t queue, bool inTurn);
   Status endCollective(uint32_t stream, uint32_t queue, bool inTurn);
-  cuda::Stream stream(uint32_t index) const { return streams[index]; }
+  // For work that others put on it.
+  cuda::Stream stream(uint32_t index) { return given(index); }
   // Copies the entry's outputs to the host.
   Status end(uint32_t entry);
   // Waits for all streams.
@@ -100,6 +101,7 @@ private:
     uint64_t scratchBytes; // of a block
     int64_t resident; // blocks that run at a time, where no others are started: 0: any number
     int64_t workers; // the slot that says how many blocks there are; -1: none does
+    bool waits; // its code begins by waiting for what its stream was given before
     cuda::TensorMaps maps;
   };
   struct Range {
@@ -120,6 +122,11 @@ private:
   static constexpr uint32_t mostSides = 4; // streams beside the first
   uint32_t firstSide() const { return static_cast<uint32_t>(streams.size()) - sides; }
   uint32_t eventOf(Between use) const { return programEvents + static_cast<uint32_t>(use); }
+  // The stream, which is given something else than a launch.
+  cuda::Stream given(uint32_t stream) {
+    launched[stream] = false;
+    return streams[stream];
+  }
   Status takeInputs(uint32_t entry);
   Status branch();
   // The stream goes on behind all that the other was given so far.
@@ -147,6 +154,7 @@ private:
   std::vector<void *> pinned;
   std::vector<cuda::Stream> streams; // by the program's, then those of joined launches
   uint32_t sides = 0; // how many of these
+  std::vector<bool> launched; // by stream: whether what it was given last is a launch
   std::vector<cuda::Event> events; // the most that an entry has, and those between its streams
   uint32_t programEvents = 0;
   // Which part of a run an event was last recorded in: where a part ends all streams have met, so later ones need not wait for it.

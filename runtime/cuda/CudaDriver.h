@@ -62,6 +62,22 @@ constexpr int fillZeros = 0; // of elements outside of the buffer
 inline void *const launchParamEnd = nullptr;
 inline void *const launchParamBuffer = reinterpret_cast<void *>(uintptr_t(1));
 inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2));
+// Of cuLaunchKernelEx.
+enum class LaunchAttributeId : int { programmaticStreamSerialization = 6 };
+struct LaunchAttribute {
+  LaunchAttributeId id;
+  char padding[4];
+  union Value {
+    char bytes[64];
+    int allowed; // of a launch: to begin before the one before it has ended
+  } value;
+};
+struct LaunchConfig {
+  unsigned gridX, gridY, gridZ, blockX, blockY, blockZ, dynamicSharedBytes;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned attributeCount;
+};
 
 // Every function that is used, by its name there and its signature; results are 0 or an error's number.
 #define BRAID_CUDA_FUNCTIONS(X)                                                                                        \
@@ -114,6 +130,7 @@ inline void *const launchParamBufferSize = reinterpret_cast<void *>(uintptr_t(2)
 
 // Those that drivers older than CUDA 12.4 lack, where they are null: programs that do without run there.
 #define BRAID_CUDA_NEWER_FUNCTIONS(X)                                                                                  \
+  X(cuLaunchKernelEx, (const LaunchConfig *config, Function function, void **parameters, void **extra))                \
   X(cuFuncGetParamInfo, (Function function, size_t number, size_t *offset, size_t *bytes))                             \
   X(cuTensorMapEncodeTiled, (TensorMap * map, TensorMapType type, unsigned rank, void *address, const uint64_t *sizes, \
                              const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave,      \

@@ -14,24 +14,19 @@
 // in the latter case what is recorded too.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
-#include "runtime/cuda/CudaDriver.h"
+#include "test/emulator/CudaStubDevice.h"
 #include "test/emulator/StubHooks.h"
 #include "test/emulator/ThreadEmulator.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include <dlfcn.h>
@@ -39,189 +34,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace cuda = braid::runtime::cuda;
-
-struct CUmod_st {
-  void *library;
-  int descriptor;
-};
-struct CUfunc_st {
-  void (*run)(const int64_t *slots, int64_t begin, int64_t end);
-  std::string name;
-  int sharedBytes = 48 << 10;
-  size_t offset =
-      0; ///< of its parameter, once somebody has asked: it is 0 unless the parameter is aligned to more than 16 bytes
-};
-struct CUgraph_st;
-/// Of a stream that is captured: how much of every stream comes before.
-using Before = std::map<CUstream_st *, size_t>;
-struct CUevent_st {
-  std::shared_ptr<bool> happened; ///< the last recording
-  uint64_t capture = 0; ///< which was captured; 0: in none
-  Before before;
-};
-struct CUstream_st {
-  int number;
-  CUctx_st *device;
-  struct Work {
-    std::shared_ptr<bool> until; ///< it waits for this recording; null: for none
-    std::function<bool()> ready; ///< or for another device; null: for none
-    std::function<void()> run;
-    std::shared_ptr<bool> happens; ///< a recording
-  };
-  std::deque<Work> queue = {};
-  CUgraph_st *capturing = nullptr;
-  Before before = {}; ///< while it is captured
-};
-struct CUgraph_st {
-  uint64_t number; ///< of the capture
-  CUstream_st *origin;
-  std::vector<std::pair<CUstream_st *, CUstream_st::Work>> works; ///< in the order of the calls, by stream
-  std::vector<CUstream_st *> streams; ///< that were captured
-  bool invalid = false; ///< a call failed while it was recorded
-};
-struct CUgraphExec_st {
-  CUgraph_st graph;
-  std::map<CUstream_st *, CUstream_st *>
-      branches; ///< the streams it has for those that were captured, but for the first
-};
-
-namespace {
-
-// NVIDIA's numbers.
-constexpr int success = 0, invalidValue = 1, outOfMemory = 2, noDevice = 100, invalidDevice = 101, invalidImage = 200,
-              notFound = 500, illegalAddress = 700, captureUnsupported = 900, captureInvalidated = 901,
-              captureUnjoined = 904, captureIsolation = 905, capturedEvent = 907;
-
-std::recursive_mutex mutex; // of everything here
-
-long number(const char *variable, long otherwise) {
-  const char *text = std::getenv(variable);
-  return text ? std::atol(text) : otherwise;
-}
-
-bool failing(std::string_view call) {
-  const char *text = std::getenv("BRAID_STUB_FAIL");
-  return text && text == call;
-}
-
-[[noreturn]] void fail(const std::string &message) {
-  std::fprintf(stderr, "CUDA stub: %s\n", message.c_str());
-  std::abort();
-}
-
-[[gnu::format(printf, 1, 2)]] void log(const char *format, ...) {
-  static FILE *file = [] {
-    const char *path = std::getenv("BRAID_STUB_LOG");
-    return path ? std::fopen(path, "a") : nullptr;
-  }();
-  if (!file)
-    return;
-  std::lock_guard lock(mutex);
-  va_list arguments;
-  va_start(arguments, format);
-  std::vfprintf(file, format, arguments);
-  va_end(arguments);
-  std::fputc('\n', file);
-  std::fflush(file);
-}
-
-/// An allocation of the device: it ends where a page ends that nobody may touch.
-struct Allocation {
-  char *pages;
-  size_t mapped;
-  size_t bytes;
-};
-
-} // namespace
-
-/// A device is its context.
-struct CUctx_st {
-  CUstream_st legacy{0, this};
-  std::vector<CUstream_st *> streams{&legacy};
-  int nextStream = 1;
-  std::map<uintptr_t, Allocation> memory;
-  std::map<uintptr_t, size_t> pinned;
-  size_t used = 0;
-
-  CUctx_st() = default;
-  CUctx_st(const CUctx_st &) = delete;
-
-  size_t total() const { return static_cast<size_t>(number("BRAID_STUB_MEMORY", 8L << 30)); }
-
-  void protect(int how) {
-    for (auto &[at, allocation] : memory)
-      if (mprotect(allocation.pages, allocation.mapped, how) != 0)
-        fail("mprotect");
-  }
-
-  bool owns(uintptr_t address, size_t bytes) const {
-    auto next = memory.upper_bound(address);
-    if (next == memory.begin())
-      return false;
-    auto &[at, allocation] = *std::prev(next);
-    return address + bytes <= at + allocation.bytes;
-  }
-
-  bool isPinned(const void *address, size_t bytes) const {
-    auto at = reinterpret_cast<uintptr_t>(address);
-    auto next = pinned.upper_bound(at);
-    return next != pinned.begin() && at + bytes <= std::prev(next)->first + std::prev(next)->second;
-  }
-
-  /// Until `stream` has nothing left, or waits for another device.
-  void advance(CUstream_st &stream) {
-    bool mapped = false;
-    while (!stream.queue.empty()) {
-      CUstream_st *next = runnable();
-      if (!next && !waitsForOthers())
-        fail("stream " + std::to_string(stream.number) + " waits for what no stream does");
-      if (!next)
-        break;
-      if (!std::exchange(mapped, true))
-        protect(PROT_READ | PROT_WRITE);
-      CUstream_st::Work work = std::move(next->queue.front());
-      next->queue.pop_front();
-      if (work.run)
-        work.run();
-      if (work.happens)
-        *work.happens = true;
-    }
-    if (mapped)
-      protect(PROT_NONE);
-  }
-
-  /// Until `stream` has nothing left; other threads go on meanwhile.
-  void run(CUstream_st &stream, std::unique_lock<std::recursive_mutex> &lock) {
-    for (advance(stream); !stream.queue.empty(); advance(stream)) {
-      lock.unlock();
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      lock.lock();
-    }
-  }
-
-private:
-  CUstream_st *runnable() const {
-    static const bool firstFirst =
-        std::getenv("BRAID_STUB_ORDER") && getenv("BRAID_STUB_ORDER") == std::string("first");
-    auto mayRun = [](CUstream_st *stream) {
-      auto &queue = stream->queue;
-      return !queue.empty() && (!queue.front().until || *queue.front().until) &&
-             (!queue.front().ready || queue.front().ready());
-    };
-    if (firstFirst) {
-      auto found = std::ranges::find_if(streams, mayRun);
-      return found == streams.end() ? nullptr : *found;
-    }
-    auto found = std::find_if(streams.rbegin(), streams.rend(), mayRun);
-    return found == streams.rend() ? nullptr : *found;
-  }
-
-  bool waitsForOthers() const {
-    return std::ranges::any_of(
-        streams, [](CUstream_st *stream) { return !stream->queue.empty() && stream->queue.front().ready; });
-  }
-};
+using namespace stub;
 
 namespace {
 
@@ -240,6 +53,7 @@ CUstream_st &streamOf(cuda::Stream stream);
 /// Onto the stream, or into the graph that is recorded.
 void put(cuda::Stream stream, CUstream_st::Work work) {
   CUstream_st &to = streamOf(stream);
+  to.launched &= !work.run && !work.until && !work.ready;
   if (to.capturing) {
     ++to.before[&to];
     to.capturing->works.emplace_back(&to, std::move(work));
@@ -589,6 +403,7 @@ int cuStreamBeginCapture_v2(cuda::Stream stream, int) {
   static uint64_t captures = 0;
   stream->capturing = new CUgraph_st{++captures, stream, {}, {stream}};
   stream->before.clear();
+  stream->launched = false;
   log("cuStreamBeginCapture %d", stream->number);
   return success;
 }
@@ -755,9 +570,13 @@ int cuTensorMapEncodeTiled(cuda::TensorMap *map, cuda::TensorMapType type, unsig
   return success;
 }
 
-int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
-                   unsigned blockY, unsigned blockZ, unsigned sharedBytes, cuda::Stream stream, void **parameters,
-                   void **extra) {
+} // extern "C"
+
+namespace {
+
+int launch(cuda::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
+           unsigned blockZ, unsigned sharedBytes, cuda::Stream stream, void **parameters, void **extra,
+           const char *how) {
   if (gridX == 0 || gridY != 1 || gridZ != 1 || blockX == 0 || blockX > 1024 || blockY != 1 || blockZ != 1 ||
       static_cast<int>(sharedBytes) > function->sharedBytes || parameters)
     return invalidValue;
@@ -768,15 +587,39 @@ int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsi
   size_t bytes = *static_cast<size_t *>(extra[3]) - function->offset;
   auto *first = reinterpret_cast<const int64_t *>(static_cast<const char *>(extra[1]) + function->offset);
   std::vector<int64_t> slots(first, first + bytes / sizeof(int64_t));
-  log("cuLaunchKernel %s blocks %u threads %u shared %u stream %d", function->name.c_str(), gridX, blockX, sharedBytes,
-      streamOf(stream).number);
+  log("cuLaunchKernel %s blocks %u threads %u shared %u%s stream %d", function->name.c_str(), gridX, blockX,
+      sharedBytes, how, streamOf(stream).number);
   char *scratch = reinterpret_cast<char *>(slots[slotsOf(slots) - 1]);
   put(stream, [=] {
     braid_emulate_launch(gridX, blockX, sharedBytes, scratch);
     function->run(slots.data(), 0, gridX);
     braid_emulate_launch(0, 0, 0, nullptr);
   });
+  streamOf(stream).launched = true;
   return success;
+}
+
+} // namespace
+
+extern "C" {
+
+int cuLaunchKernel(cuda::Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                   unsigned blockY, unsigned blockZ, unsigned sharedBytes, cuda::Stream stream, void **parameters,
+                   void **extra) {
+  return launch(function, gridX, gridY, gridZ, blockX, blockY, blockZ, sharedBytes, stream, parameters, extra, "");
+}
+
+/// Before the launch before it has ended: here it is behind it all the same.
+int cuLaunchKernelEx(const cuda::LaunchConfig *config, cuda::Function function, void **parameters, void **extra) {
+  const cuda::LaunchConfig &c = *config;
+  if (c.attributeCount != 1 || c.attributes[0].id != cuda::LaunchAttributeId::programmaticStreamSerialization ||
+      c.attributes[0].value.allowed != 1)
+    return invalidValue;
+  if (std::lock_guard lock(mutex); !streamOf(c.stream).launched)
+    fail("a launch of @" + function->name + " that may be early is behind something else than a launch on stream " +
+         std::to_string(streamOf(c.stream).number));
+  return launch(function, c.gridX, c.gridY, c.gridZ, c.blockX, c.blockY, c.blockZ, c.dynamicSharedBytes, c.stream,
+                parameters, extra, " early");
 }
 
 void braidStubPut(cuda::Stream stream, std::function<void()> run, const char *line, std::function<bool()> ready) {

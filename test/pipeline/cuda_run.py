@@ -144,6 +144,9 @@ def everything(stub):
         check(len(beside) == 5, f"launches that depend on nothing of each other are recorded on {len(beside)} streams")
         check(sum(call.startswith("cuMemAlloc") for call in calls) == 1 and calls.count("cuMemFree") == 1 and not made,
               f"one allocation, and nothing is made behind the first launch of a graph {made[:3]}")
+        launches = [call for call in calls if call.startswith("cuLaunchKernel")]
+        early = sum(" early " in call for call in launches)  # the stub refuses those that are behind something else than a launch
+        check(early > len(launches) / 3, f"{early} of {len(launches)} launches may begin before the one before them has ended")
         inputs = [call for call in calls if "HtoD" in call]
         check(inputs and all("pinned" in call for call in inputs), f"{len(inputs)} inputs, from pinned memory")
         compute = {call.rsplit(" ", 1)[1] for call in calls if call.startswith("cuLaunchKernel")}

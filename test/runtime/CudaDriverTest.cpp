@@ -29,6 +29,12 @@ TEST(CudaDriver, NumbersAreThoseOfTheToolkit) {
   EXPECT_EQ(static_cast<int>(DeviceAttribute::capabilityMinor), CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   EXPECT_EQ(static_cast<int>(DeviceAttribute::sharedBytesOptIn), CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
   EXPECT_EQ(static_cast<int>(FunctionAttribute::dynamicSharedBytes), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  EXPECT_EQ(static_cast<int>(LaunchAttributeId::programmaticStreamSerialization),
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+  static_assert(sizeof(LaunchAttribute) == sizeof(CUlaunchAttribute) && sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
+  static_assert(offsetof(LaunchAttribute, value) == offsetof(CUlaunchAttribute, value) &&
+                offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream) &&
+                offsetof(LaunchConfig, attributeCount) == offsetof(CUlaunchConfig, numAttrs));
   EXPECT_EQ(streamNonBlocking, CU_STREAM_NON_BLOCKING);
   EXPECT_EQ(eventDisableTiming, CU_EVENT_DISABLE_TIMING);
   EXPECT_EQ(captureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);

@@ -30,6 +30,8 @@
 #include "mlir/Transforms/DialectConversion.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IRReader/IRReader.h"
@@ -352,6 +354,16 @@ struct Job {
 };
 } // namespace
 
+/// The first thing that every thread does. Launches of its stream that come behind it may begin at once: they wait in the same way, so
+/// whoever waits for this one has waited for all before it. Other memory is not read before, which the intrinsic does not say.
+static void waitForLaunchBefore(llvm::Function &kernel) {
+  llvm::IRBuilder<> b(&*kernel.getEntryBlock().getFirstInsertionPt());
+  auto *type = llvm::FunctionType::get(b.getVoidTy(), false);
+  b.CreateCall(type,
+               llvm::InlineAsm::get(type, "griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;", "~{memory}",
+                                    /*hasSideEffects=*/true));
+}
+
 static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   ThreadClock clock;
   ModuleOp module = *job.module;
@@ -382,6 +394,8 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(module, context, job.kernel.name);
   if (!code)
     return failure();
+  if (target.launchesEarly)
+    waitForLaunchBefore(*code->getFunction(job.kernel.name));
   job.time.lowering = clock.lap();
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = makeMachine(target, roundsEach, error);
@@ -519,6 +533,7 @@ FailureOr<std::vector<CudaKernel>> braid::compileCudaKernels(ModuleOp kernels, c
       *ptx << StringRef(job.ptx.data(), job.ptx.size() - 1);
     if (times)
       times->push_back(job.time);
+    job.kernel.waits = target.launchesEarly;
     result.push_back(std::move(job.kernel));
   }
   return result;

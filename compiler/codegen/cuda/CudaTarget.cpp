@@ -12,16 +12,17 @@ llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
   static const std::pair<llvm::StringRef, BlockLimits> known[] = {{"sm_90a", {int64_t(227) << 10, /*wgmma=*/true}},
                                                                   {"sm_80", {int64_t(163) << 10, /*wgmma=*/false}}};
   const auto *found = llvm::find_if(known, [&](const auto &one) { return one.first == name; });
+  bool launchesEarly = name != "sm_80"; // compute capability 9.0 (PTX ISA, griddepcontrol)
   if (found != std::end(known) && (option == "emulated" || option.starts_with("emulated="))) {
     llvm::Expected<BlockLimits> limits = parseEmulated(option, "emulated", found->second);
     if (!limits)
       return limits.takeError();
-    return CudaTarget{arch.str(), *limits, /*emulated=*/true};
+    return CudaTarget{arch.str(), *limits, launchesEarly, /*emulated=*/true};
   }
 #if !BRAID_HAVE_CUDA
   return llvm::createStringError("this compiler was built without a CUDA toolkit; valid: --target=cpu");
 #endif
   if (found != std::end(known) && name == arch)
-    return CudaTarget{arch.str(), found->second};
+    return CudaTarget{arch.str(), found->second, launchesEarly};
   return llvm::createStringError("unknown architecture '" + arch + "'; valid: sm_90a (H100, H200), sm_80 (A100)");
 }
