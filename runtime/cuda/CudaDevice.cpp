@@ -412,7 +412,7 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
   auto count = static_cast<unsigned>(blocks);
   bool early = found.waits && launched[stream] && driver.cuLaunchKernelEx;
   launched[stream] = true;
-  if (early) { // its blocks take what those of the launch before it leave free, and wait
+  if (early) { // it waits by itself
     LaunchAttribute attribute = {LaunchAttributeId::programmaticStreamSerialization, {}, {}};
     attribute.value.allowed = 1;
     LaunchConfig config = {count, 1, 1, found.threads, 1, 1, found.sharedBytes, streams[stream], &attribute, 1};

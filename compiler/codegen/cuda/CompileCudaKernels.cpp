@@ -354,14 +354,13 @@ struct Job {
 };
 } // namespace
 
-/// The first thing that every thread does. Launches of its stream that come behind it may begin at once: they wait in the same way, so
-/// whoever waits for this one has waited for all before it. Other memory is not read before, which the intrinsic does not say.
+/// The first thing that every thread does; no memory is read before, which the intrinsic does not say. Who waits for this kernel has waited for
+/// all before it. It does not ask for the next launch itself (launch_dependents): blocks that come while others run gather where
+/// there is room first, and not one on each multiprocessor.
 static void waitForLaunchBefore(llvm::Function &kernel) {
   llvm::IRBuilder<> b(&*kernel.getEntryBlock().getFirstInsertionPt());
   auto *type = llvm::FunctionType::get(b.getVoidTy(), false);
-  b.CreateCall(type,
-               llvm::InlineAsm::get(type, "griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;", "~{memory}",
-                                    /*hasSideEffects=*/true));
+  b.CreateCall(type, llvm::InlineAsm::get(type, "griddepcontrol.wait;", "~{memory}", /*hasSideEffects=*/true));
 }
 
 static LogicalResult compileOne(Job &job, const CudaTarget &target) {
