@@ -155,17 +155,19 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createWeavePass());
     break;
 
-  case Phase::chunked:
+  case Phase::chunked: {
+    BlockLimits limits = blockLimits(options).value_or(BlockLimits());
     // Ranks, slices and gradients know tokens; kernels know places of a row.
     pm.addPass(createExpandUpdatesPass());
     // A chunk size may be written by hand; the pass fills in the others. Only now are the shapes those of one slice on
     // one rank, which are what kernels will see.
     pm.addPass(createDecideChunkSizePass(chunkOptions(options)));
     // The scan becomes matrix products within chunks and a short scan over chunk states.
-    pm.addPass(createChunkTilingPass({.gpu = chunkOptions(options).sharedBytes > 0}));
+    pm.addPass(createChunkTilingPass({.gpu = limits.sharedBytes > 0, .wgmma = limits.wgmma}));
     // Tiling writes a chunk table per scan; equal ones are one.
     pm.addPass(createCSEPass());
     break;
+  }
 
   case Phase::kernels: {
     bool gpu = chunkOptions(options).sharedBytes > 0, f32Parts = options.f32Products == "parts";

@@ -219,7 +219,8 @@ def ChunkTilingPass : Pass<"braid-chunk-tiling", "::mlir::ModuleOp"> {
     transitions. What is added up (X, dM and the state that walks over the chunks) is not rounded.
     Invariant: no lsm.scan and no lsm.scan_grad is left; the work between two states is a matrix form.
   }];
-  let options = [Option<"gpu", "gpu", "bool", "false", "kernels are for a GPU, whose products read bf16">];
+  let options = [Option<"gpu", "gpu", "bool", "false", "kernels are for a GPU, whose products read bf16">,
+                 Option<"wgmma", "wgmma", "bool", "false", "warpgroups multiply from shared memory (Hopper)">];
 }
 
 //===- kernels: every op -> a launch, a library call or a view ------------------------------------------------------===//

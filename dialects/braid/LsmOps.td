@@ -167,11 +167,11 @@ def Braid_LsmStateWalkOp : Braid_ChunkOp<"state_walk", []> {
   let assemblyFormat = !strconcat("$class_id $k `,` $v `log_decay` `(` $log_decay `)` `state` `(` $state `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmOutputWalkOp : Braid_ChunkOp<"output_walk", []> {
-  let summary = "state_walk and chunk_output in one (I, S0, S): o of every token and the state after the last; no state of a chunk in memory";
+  let summary = "state_walk and chunk_output in one (I, S0, S, V): o of every token and the state after the last; no state of a chunk in memory";
   let description = [{
     The chunk form of gated linear attention (Yang et al. 2024, arXiv:2312.06635, equations 3 and 4; lsm-family 4.1), chunk after chunk with M where it is multiplied:
     O = scale ((Q exp(c)) M + S V), S_ij = q_i k_j^T exp(c_i - c_j) for j <= i, then M <- exp(c_C) M + (K exp(c_C - c))^T V. c [C] are log decays, in units of e, added
-    up from the chunk's first token. q, k [B, T, H, K], v, o [B, T, H, V], log_decay as the scan has it, states [B, H, K, V], chunks [B, n, 4] of chunk_size tokens.
+    up from the chunk's first token; of class V [C, K], each channel its own, where a kernel may take what a token decays by below exp(-10) for that. q, k [B, T, H, K], v, o [B, T, H, V], log_decay as the scan has it, states [B, H, K, V], chunks [B, n, 4] of chunk_size tokens.
     The backward makes what it needs of states itself.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, AnyRankedTensor:$initial_state,

@@ -327,8 +327,9 @@ LogicalResult LsmOutputWalkOp::verify() {
       chunks{"chunks", getChunks()};
   LsmClass kind = getClassId();
   ScanTraits takes(kind);
-  if (takes.dense || takes.vectorDecay)
-    return emitOpError() << "class " << stringifyLsmClass(kind) << " has no walk that stores outputs: I, S0 and S have";
+  if (takes.dense || (takes.vectorDecay && kind != LsmClass::V))
+    return emitOpError() << "class " << stringifyLsmClass(kind)
+                         << " has no walk that stores outputs: I, S0, S and V have";
   for (Named x : {q, k, v}) {
     CHECK(hasRank(*this, x, 4));
     CHECK(isFloat(*this, x));
@@ -344,8 +345,9 @@ LogicalResult LsmOutputWalkOp::verify() {
     CHECK(isFloat(*this, decay));
     CHECK(sameDim(*this, "head", k, 2, decay, 0));
   } else if (decay.value) {
-    CHECK(hasRank(*this, decay, 3));
-    CHECK(verifyGate(*this, k, decay, 3));
+    int64_t rank = takes.vectorDecay ? 4 : 3;
+    CHECK(hasRank(*this, decay, rank));
+    CHECK(verifyGate(*this, k, decay, rank));
   }
   CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
   CHECK(verifyChunks(*this, chunks, k));

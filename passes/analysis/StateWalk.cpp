@@ -27,6 +27,8 @@ static constexpr double kOutputBytes = 2e6;
 /// An iteration that makes outputs: FLOPs of a multiprocessor in a microsecond, with the formulas beside products; of a program alone two barriers and
 /// products that wait for each other.
 static constexpr double kFlops = 4.5e6, kOutputIteration = 0.4, kOutputToken = 0.01;
+/// And, a key channel, running sums, exponentials and what is handed on of queries and keys that decay by channels.
+static constexpr double kOutputChannel = 0.013;
 
 /// Bytes of a token's keys and gates, for so many keys.
 static double bytesOfKeys(const ScanSizes &sizes, double keys) {
@@ -101,10 +103,14 @@ bool braid::walksStates(const ScanSizes &sizes, Type gate, Operation *op) {
 std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operation *op) {
   // Warps have 16 tokens and 16 values each; a thread has registers for so many keys, a block room for the chunks of two iterations.
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
-  int64_t chunkBytes = sizes.chunk * (2 * (2 * sizes.keys + sizes.chunk) + 4);
-  if (2 * chunkBytes + 2 * sizes.chunk * sizes.chunk > roomBytes || sizes.chunk < leastTokens ||
-      sizes.chunk > mostTokens || !llvm::isPowerOf2_64(static_cast<uint64_t>(sizes.chunk)) ||
-      sizes.values % sizes.chunk != 0 || sizes.keys % products != 0 || sizes.keys > mostKeys)
+  // Under decays of channels blocks of these lie in the rows of warps, too, and queries and keys in shared memory once more, decayed.
+  bool channels = ScanTraits(sizes.classId).vectorDecay;
+  int64_t chunkBytes = sizes.chunk * (2 * (2 * sizes.keys + sizes.chunk) + 4 * (channels ? sizes.keys : 1)),
+          madeBytes = 2 * sizes.chunk * (sizes.chunk + (channels ? 2 * sizes.keys : 0));
+  int64_t blockBytes = 2 * chunkBytes + madeBytes;
+  if (blockBytes > roomBytes || sizes.chunk < leastTokens || sizes.chunk > mostTokens ||
+      !llvm::isPowerOf2_64(static_cast<uint64_t>(sizes.chunk)) || sizes.values % sizes.chunk != 0 ||
+      sizes.keys % (channels ? sizes.chunk : products) != 0 || sizes.keys > mostKeys)
     return std::nullopt;
   auto C = static_cast<double>(sizes.chunk), K = static_cast<double>(sizes.keys),
        heads = static_cast<double>(sizes.rows * sizes.heads), allValues = static_cast<double>(sizes.values);
@@ -116,10 +122,11 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
     auto cuts = static_cast<double>(segments);
     double programs = heads * static_cast<double>(perHead) * cuts, chunks = chunksOf(sizes);
     double flops = 2 * C * (2 * K * C + C * K + C * C), bytes = C * (keyBytes + 2 * K + 4 * C);
-    double rounds = std::ceil(programs / (2 * kMultiprocessors));
+    double together = channels && 2 * blockBytes > roomBytes ? 1 : 2;
+    double rounds = std::ceil(programs / (together * kMultiprocessors));
     double busy = std::max(programs / kMultiprocessors, 1.0);
-    double each =
-        std::max({(kOutputIteration + kOutputToken * C) * rounds, busy * flops / kFlops, busy * bytes / kCacheBytes});
+    double alone = kOutputIteration + kOutputToken * C + (channels ? kOutputChannel * K : 0);
+    double each = std::max({alone * rounds, busy * flops / kFlops, busy * bytes / kCacheBytes});
     double all = heads * chunks * C * (keyBytes + 2 * K + 4 * allValues);
     double time = kLaunch + std::max(std::ceil(chunks / cuts) * each, all / kMemoryBytes);
     std::optional<WalkBlocks> ends;
@@ -138,21 +145,28 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
   return best;
 }
 
-std::optional<OutputBlocks> braid::outputBlocks(const ScanSizes &sizes, Operation *op) {
+/// The best with chunks of at most `sizes.chunk` tokens.
+static std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, Operation *op, bool wgmma) {
+  // Under decays of channels a thread has 241 to 255 registers where groups of four warps multiply from shared memory. Fragments of right operands are up to 28 more (S:
+  // 222, 250): of class V 36 to 2300 bytes would be spilled.
+  bool channels = ScanTraits(sizes.classId).vectorDecay;
+  if (channels && !wgmma)
+    return std::nullopt;
   std::optional<OutputBlocks> best;
   ScanSizes now = sizes;
-  for (; now.chunk >= 16; now.chunk /= 2)
+  for (int64_t least = channels ? 64 : 16; now.chunk >= least; now.chunk /= 2)
     if (std::optional<OutputBlocks> blocks = outputBlocksOf(now, op);
         blocks && (!best || blocks->microseconds < best->microseconds))
       best = blocks;
   return best;
 }
 
-std::optional<OutputBlocks> braid::walksOutputs(const ScanSizes &sizes, Type gate, Operation *op) {
+std::optional<OutputBlocks> braid::walksOutputs(const ScanSizes &sizes, Type gate, Operation *op, bool wgmma) {
   ScanTraits traits(sizes.classId);
-  if (traits.dense || traits.vectorDecay || (gate && !gate.isF32()) || sizes.tokens <= sizes.chunk)
+  if (traits.dense || (traits.vectorDecay && sizes.classId != LsmClass::V) || (gate && !gate.isF32()) ||
+      sizes.tokens <= sizes.chunk)
     return std::nullopt;
-  std::optional<OutputBlocks> blocks = outputBlocks(sizes, op);
+  std::optional<OutputBlocks> blocks = outputBlocks(sizes, op, wgmma);
   if (!blocks || op->hasAttr(attrs::walkSegments))
     return blocks;
   double states = separateStates(sizes);

@@ -48,12 +48,11 @@ struct OutputBlocks {
   double microseconds; ///< expected
   std::optional<WalkBlocks> ends; ///< of the walk for what segments leave, if there are several
 };
-/// The best blocks, with chunks of at most `sizes.chunk` tokens. Nothing where the shapes have none.
-std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, mlir::Operation *op);
-/// Of the program with chunks of `sizes.chunk` tokens, no fewer.
+/// Of the program with chunks of `sizes.chunk` tokens. Nothing where the shapes have none.
 std::optional<OutputBlocks> outputBlocksOf(const ScanSizes &sizes, mlir::Operation *op);
-/// Whether a scan's outputs are made by a walk, given whose states nobody else reads.
-std::optional<OutputBlocks> walksOutputs(const ScanSizes &sizes, mlir::Type gate, mlir::Operation *op);
+/// Whether a scan's outputs are made by a walk, given whose states nobody else reads: the best blocks, with chunks of at most `sizes.chunk` tokens.
+/// `wgmma`: groups of four warps multiply from shared memory.
+std::optional<OutputBlocks> walksOutputs(const ScanSizes &sizes, mlir::Type gate, mlir::Operation *op, bool wgmma);
 
 } // namespace braid
 

@@ -37,7 +37,7 @@ namespace {
 /// What the chunks of all scans of a module depend on.
 struct Tables {
   int64_t maxDocuments = 1;
-  bool gpu = false, segments = false; // whether ranks exchange what segments are
+  bool gpu = false, wgmma = false, segments = false; // whether ranks exchange what segments are
 };
 
 /// What the chunk ops of one scan have in common: dimensions, types, and the forward's first half.
@@ -171,7 +171,7 @@ bool tileAsWalk(LsmScanOp scan, const Tables &tables) {
     return false;
   Type gate = scan.getLogDecay() ? getElementTypeOrSelf(scan.getLogDecay().getType()) : Type();
   std::optional<OutputBlocks> blocks =
-      walksOutputs(ScanSizes::of(scan, static_cast<int64_t>(*scan.getChunkSize())), gate, scan);
+      walksOutputs(ScanSizes::of(scan, static_cast<int64_t>(*scan.getChunkSize())), gate, scan, tables.wgmma);
   if (!blocks)
     return false;
   scan.setChunkSize(blocks->tokens);
@@ -340,7 +340,7 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
   using ChunkTilingPassBase::ChunkTilingPassBase;
 
   void runOnOperation() override {
-    Tables tables{.gpu = gpu};
+    Tables tables{.gpu = gpu, .wgmma = wgmma};
     if (auto attr = getOperation()->getAttrOfType<IntegerAttr>(attrs::maxDocuments))
       tables.maxDocuments = attr.getInt();
     SmallVector<Operation *> ops;

@@ -298,9 +298,11 @@ private:
   void orderForAsync();
   bool isHandedOn(Value right) const;
   bool meetsRows(Value right) const;
-  bool isHeldInRows(tile::LoadOp load) const;
-  void holdInRows(tile::LoadOp load, const View &view);
+  bool isHeldInRows(Value tile) const;
+  void holdInRows(Value tile, const View &view, int64_t column = 0);
+  bool liesAcross(Value vector) const;
   View handOn(Value tile, SmallVectorImpl<Buffer *> &temporary);
+  View handOnVector(Value vector);
   struct PanelAt;
   SmallVector<Value> multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held, const PanelAt &right,
                                     int64_t depth, SmallVector<Value> sums);

@@ -38,6 +38,13 @@ void ThreadLowering::fetchOperands(tile::DotOp op) {
   }
 }
 
+Buffer *ThreadLowering::allocatePanel(VectorType type) {
+  return allocate(b.getBF16Type(), panelOf(type).bytes() / 2, kPatternBytes);
+}
+
+/// Nobody addresses its elements.
+View ThreadLowering::panelView(Buffer *buffer) const { return {buffer->memref, {}, buffer}; }
+
 /// By wgmma, not waited for: 16 of the 64 rows are this warp's. The left operand lies in a panel, or in registers, 16 columns each.
 SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held,
                                                   const PanelAt &right, int64_t depth, SmallVector<Value> sums) {
@@ -85,6 +92,50 @@ bool ThreadLowering::areReadEarly(Value left, Operation *loop) const {
   return begins && tileType(left).getNumElements() / threads / 2 <= mostHeld;
 }
 
+/// Turned rows of bf16 in shared memory, or columns of them, that formulas of this block read, and products from their left: ldmatrix brings them as both want them.
+bool ThreadLowering::isHeldInRows(Value tile) const {
+  VectorType type = tileType(tile);
+  if (inRows.empty() || panels.count(tile) || type.getRank() != 2 || !type.getElementType().isBF16() ||
+      type.getDimSize(0) % 16 != 0 || type.getDimSize(1) != threads / kWarp * kOwnRows)
+    return false;
+  return llvm::all_of(tile.getUsers(), [&](Operation *user) {
+    auto it = user->getNumResults() == 1 ? inRows.find(user->getResult(0)) : inRows.end();
+    if (it == inRows.end() || user->getBlock() != tile.getParentBlock())
+      return false;
+    auto dot = dyn_cast<tile::DotOp>(user);
+    return dot ? !it->second && dot.getTransposeA() && dot.getA() == tile && dot.getB() != dot.getA()
+               : keepsPlaces(user) && it->second;
+  });
+}
+
+/// `tile`: of the view the columns from `column` on.
+void ThreadLowering::holdInRows(Value tile, const View &view, int64_t column) {
+  Phase phase(*this);
+  SmallVector<Value> &elements = owned[tile];
+  Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
+  Value row = add(add(mul(warp, constant(kOwnRows)), mul(low, constant(8))), column),
+        first = add(inMatrix, mul(high, constant(8)));
+  // Where rows are as far from each other as is known, they are numbers behind the lane's first.
+  std::optional<int64_t> apart = getConstantIntValue(view.strides.front());
+  Value origin;
+  if (apart) {
+    touched(view, false);
+    origin = add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, view.memref),
+                 mul(offsetIn(view, {first}, row), constant(2)));
+  }
+  auto matricesAt = [&](int64_t k) {
+    return apart ? loadMatrices(add(origin, k * *apart * 2), 4, /*turned=*/true)
+                 : loadMatrices(view, add(first, k), row, 4, /*turned=*/true);
+  };
+  for (int64_t k = 0; k < tileType(tile).getDimSize(0); k += 16)
+    for (Value pair : matricesAt(k)) {
+      pair = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), pair);
+      pair = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
+      for (int64_t i = 0; i < 2; ++i)
+        elements.push_back(vector::ExtractOp::create(b, loc, pair, i));
+    }
+}
+
 /// This warp's rows of a tile that all warps multiply, rounded, to where they read it: a panel, or rows as ldmatrix reads them.
 View ThreadLowering::handOn(Value tile, SmallVectorImpl<Buffer *> &temporary) {
   VectorType type = tileType(tile);
@@ -95,22 +146,58 @@ View ThreadLowering::handOn(Value tile, SmallVectorImpl<Buffer *> &temporary) {
   touched(view, true);
   SmallVector<Value> pairs = pairsOf(tile, /*turned=*/false);
   Value quad = add(divide(lane, 4), mul(warp, constant(kOwnRows))), pair = mul(remainder(lane, 4), constant(2));
-  auto place = [&](Value row, int64_t column) {
+  auto place = [&](int64_t half, int64_t column) { // eight rows further the pattern is the same
     if (!panel)
-      return offsetIn(view, {row}, add(pair, column));
-    Value chunk = arith::XOrIOp::create(b, loc, constant(column % kBlockColumns / kChunk), remainder(row, 8));
-    Value inBlock = add(mul(row, constant(kBlockColumns)), add(mul(chunk, constant(kChunk)), pair));
-    return add(inBlock, column / kBlockColumns * panelOf(type).blockBytes() / 2);
+      return offsetIn(view, {add(quad, half * 8)}, add(pair, column));
+    Value chunk = arith::XOrIOp::create(b, loc, constant(column % kBlockColumns / kChunk), remainder(quad, 8));
+    Value inBlock = add(mul(quad, constant(kBlockColumns)), add(mul(chunk, constant(kChunk)), pair));
+    return add(inBlock, half * 8 * kBlockColumns + column / kBlockColumns * panelOf(type).blockBytes() / 2);
   };
   for (auto [i, value] : llvm::enumerate(pairs)) {
     auto half = static_cast<int64_t>(i % 2), column = static_cast<int64_t>(i / 2) * kChunk;
     Value two = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), value);
     two = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), two);
-    vector::StoreOp::create(b, loc, two, view.memref, ValueRange{place(add(quad, half * 8), column)},
+    vector::StoreOp::create(b, loc, two, view.memref, ValueRange{place(half, column)},
                             /*nontemporal=*/false, llvm::MaybeAlign(4));
   }
   if (panel)
     orderForAsync();
+  // What is made of memory alone the assembler would make of the next tiles before it has stored this one: registers for several.
+  if (tile.getDefiningOp<arith::TruncFOp>().getIn().getDefiningOp<tile::TransposeOp>())
+    NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
+  return view;
+}
+
+/// Whether a vector of rows is one of columns to those who read it, or all of it a number: it passes through shared memory.
+bool ThreadLowering::liesAcross(Value vector) const {
+  if (tileType(vector).getRank() != 1 || inRows.empty())
+    return false;
+  return llvm::any_of(vector.getUsers(), [&](Operation *user) {
+    if (auto reduce = dyn_cast<tile::ReduceOp>(user))
+      return !isTile(reduce.getResult());
+    auto expand = dyn_cast<tile::ExpandOp>(user);
+    return expand && expand.getAxis() == 0 && llvm::any_of(expand->getUsers(), [&](Operation *reader) {
+             auto it = reader->getNumResults() == 1 ? inRows.find(reader->getResult(0)) : inRows.end();
+             return it != inRows.end() && !it->second;
+           });
+  });
+}
+
+/// A vector of rows, to where all threads read it.
+View ThreadLowering::handOnVector(Value vector) {
+  VectorType type = tileType(vector);
+  SmallVector<Value> elements = ownedOf(vector, /*turned=*/false);
+  View view = viewOf(allocate(type), type);
+  Phase phase(*this);
+  touched(view, true);
+  // By one of the four lanes that share a row.
+  onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, remainder(lane, 4), constant(0)), [&] {
+    eachOwned(8, [&](Value row, Value, int64_t half, size_t element) {
+      if (element % 4 % 2 == 0)
+        memref::StoreOp::create(b, loc, elements[static_cast<size_t>(half)], view.memref,
+                                ValueRange{offsetIn(view, {}, row)});
+    });
+  });
   return view;
 }
 
@@ -122,7 +209,8 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
   // Turned, it is the transposed right operand times the transposed left one.
   fetchOperands(op);
   Value rightTile = turned ? op.getA() : op.getB(), leftTile = turned ? op.getB() : op.getA();
-  bool inRegisters = owned.count(leftTile) || inRows.count(leftTile), byGroup = panels.count(rightTile);
+  bool inRegisters = !isHandedOn(leftTile) && (owned.count(leftTile) || inRows.count(leftTile)),
+       byGroup = panels.count(rightTile);
   auto inPanel = [&](Value tile) {
     if (auto it = views.find(tile); it != views.end())
       return it->second;

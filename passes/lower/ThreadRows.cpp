@@ -57,6 +57,13 @@ bool isTransposed(Value v) {
   return v.getDefiningOp<tile::TransposeOp>() != nullptr;
 }
 
+/// A tile that a loop carries, inside of it or behind.
+bool isCarried(Value v) {
+  VectorType type = tileType(v);
+  Operation *loop = v.getDefiningOp() ? v.getDefiningOp() : v.getParentBlock()->getParentOp();
+  return type && type.getRank() == 2 && isa<scf::ForOp>(loop);
+}
+
 /// Finds the values of a kernel that lie in the rows of warps: all that depends on products and on what loops carry.
 class RowSearch {
 public:
@@ -72,6 +79,7 @@ private:
   bool requireBranch(scf::IfOp branch, unsigned i, bool turned);
   bool requireDot(tile::DotOp dot, bool turned);
   bool isHandedOn(Value v);
+  bool meetsRows(Value v);
 
   func::FuncOp kernel;
   int64_t rows;
@@ -129,6 +137,14 @@ bool RowSearch::isHandedOn(Value v) {
   return true;
 }
 
+/// Rows that are handed on to be a right operand may be a left one beside: in shared memory they lie for both.
+bool RowSearch::meetsRows(Value v) {
+  return isHandedOn(v) && llvm::any_of(v.getUsers(), [&](Operation *user) {
+           auto dot = dyn_cast<tile::DotOp>(user);
+           return dot && dot.getB() == v && dot.getA() != v && dot.getAcc() != v;
+         });
+}
+
 bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
   if (allTurned) {
     if (!turned || !readsShared(dot) || depends(dot.getA()) ||
@@ -140,7 +156,7 @@ bool RowSearch::requireDot(tile::DotOp dot, bool turned) {
     return false;
   if (depends(dot.getB()) && (turned || !isHandedOn(dot.getB()) || !require(dot.getB(), false)))
     return false;
-  if (depends(dot.getA()) && !require(dot.getA(), dot.getTransposeA()))
+  if (depends(dot.getA()) && !require(dot.getA(), !meetsRows(dot.getA()) && dot.getTransposeA()))
     return false;
   return requireOperand(dot.getAcc(), turned);
 }
@@ -180,9 +196,11 @@ bool RowSearch::require(Value v, bool turned) {
 /// What does not depend on registers is evaluated where it is read; masks, which several formulas read, are at hand too.
 bool RowSearch::requireOperand(Value v, bool turned) {
   Operation *op = v.getDefiningOp();
+  // A vector of rows that is one of columns to this tile (liesAcross).
   if (auto expand = dyn_cast_or_null<tile::ExpandOp>(op))
     return !depends(v) ||
-           (tileType(v).getRank() == 2 && (expand.getAxis() == 0) == turned && require(expand.getSource(), false));
+           (tileType(v).getRank() == 2 && ((expand.getAxis() == 0) == turned || (!turned && !allTurned)) &&
+            require(expand.getSource(), false));
   if (depends(v))
     return require(v, turned);
   bool here = op && keepsPlaces(op) && tileType(v).getRank() == 2 && isa<scf::ForOp>(op->getParentOp());
@@ -193,7 +211,7 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
   Operation *user = use.getOwner();
   bool turned = found[v];
   auto dot = dyn_cast<tile::DotOp>(user);
-  if (dot && v == dot.getB() && v != dot.getA() && v != dot.getAcc() && isHandedOn(v))
+  if (dot && v != dot.getAcc() && dot.getA() != dot.getB() && (v == dot.getB() ? isHandedOn(v) : meetsRows(v)))
     return require(dot.getResult(), false);
   if (dot && allTurned && v != dot.getAcc())
     return v == dot.getB() && v != dot.getA() && dot.getTransposeB() != turned && require(dot.getResult(), true);
@@ -202,7 +220,8 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
                ? require(dot.getResult(), turned)
                : v == dot.getA() && v != dot.getB() && dot.getTransposeA() == turned && require(dot.getResult(), false);
   if (auto reduce = dyn_cast<tile::ReduceOp>(user))
-    return isTile(reduce.getResult()) && (reduce.getAxis() == 0) == turned && require(reduce.getResult(), false);
+    return isTile(reduce.getResult()) ? (reduce.getAxis() == 0) == turned && require(reduce.getResult(), false)
+                                      : !allTurned; // a number of all rows
   if (isa<tile::CumsumOp>(user))
     return require(user->getResult(0), turned);
   if (auto taken = dyn_cast<tile::RowsOp>(user))
@@ -210,7 +229,10 @@ bool RowSearch::requireUse(Value v, OpOperand &use) {
   if (auto expand = dyn_cast<tile::ExpandOp>(user)) {
     return tileType(expand.getResult()).getRank() == 2 && llvm::all_of(expand->getUsers(), [&](Operation *reader) {
              bool isRow = keepsPlaces(reader) || isa<tile::DotOp>(reader);
-             return isRow && require(reader->getResult(0), expand.getAxis() == 0);
+             // Of columns, if what it meets says so, which a loop carries.
+             bool across = !allTurned && expand.getAxis() == 0 && isRow &&
+                           llvm::any_of(reader->getOperands(), [](Value other) { return isCarried(other); });
+             return across || (isRow && require(reader->getResult(0), expand.getAxis() == 0));
            });
   }
   if (auto loop = dyn_cast<scf::ForOp>(user)) {
@@ -442,13 +464,6 @@ void ThreadLowering::joinLoads() {
   }
 }
 
-Buffer *ThreadLowering::allocatePanel(VectorType type) {
-  return allocate(b.getBF16Type(), panelOf(type).bytes() / 2, kPatternBytes);
-}
-
-/// Nobody addresses its elements.
-View ThreadLowering::panelView(Buffer *buffer) const { return {buffer->memref, {}, buffer}; }
-
 void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
   Phase phase(*this);
   touched(arguments[load.getSource()], false);
@@ -494,36 +509,6 @@ void ThreadLowering::eachOwned(VectorType type, bool turned, OwnedBody body) {
   eachHeld(columnsOf(type), {}, /*pairs=*/false, [&](Value row, const Strip &strip, size_t element) {
     body(row, strip.column, static_cast<int64_t>(element / 2 % 2), element);
   });
-}
-
-/// Turned rows of bf16 in shared memory that formulas of this block read, and products from their left: ldmatrix brings them as both want them.
-bool ThreadLowering::isHeldInRows(tile::LoadOp load) const {
-  VectorType type = tileType(load.getResult());
-  if (inRows.empty() || panels.count(load.getResult()) || type.getRank() != 2 || !type.getElementType().isBF16() ||
-      type.getDimSize(0) % 16 != 0 || type.getDimSize(1) != threads / kWarp * kOwnRows)
-    return false;
-  return llvm::all_of(load->getUsers(), [&](Operation *user) {
-    auto it = user->getNumResults() == 1 ? inRows.find(user->getResult(0)) : inRows.end();
-    if (it == inRows.end() || user->getBlock() != load->getBlock())
-      return false;
-    auto dot = dyn_cast<tile::DotOp>(user);
-    return dot ? !it->second && dot.getTransposeA() && dot.getA() == load.getResult() && dot.getB() != dot.getA()
-               : keepsPlaces(user) && it->second;
-  });
-}
-
-void ThreadLowering::holdInRows(tile::LoadOp load, const View &view) {
-  Phase phase(*this);
-  SmallVector<Value> &elements = owned[load.getResult()];
-  Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
-  Value row = add(mul(warp, constant(kOwnRows)), mul(low, constant(8)));
-  for (int64_t k = 0; k < tileType(load.getResult()).getDimSize(0); k += 16)
-    for (Value pair : loadMatrices(view, add(add(inMatrix, mul(high, constant(8))), k), row, 4, /*turned=*/true)) {
-      pair = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), pair);
-      pair = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
-      for (int64_t i = 0; i < 2; ++i)
-        elements.push_back(vector::ExtractOp::create(b, loc, pair, i));
-    }
 }
 
 /// The values in registers that a formula reads.
@@ -628,6 +613,8 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
       scalars.map(bound, alike(scalars.lookup(bound)));
   }
   beforeLoop(op);
+  auto isPinned = [](Buffer *buffer) { return buffer->pins > 0; };
+  SmallVector<Buffer *> pinned = llvm::to_vector(llvm::make_filter_range(live, isPinned));
   auto loop = scf::ForOp::create(b, loc, scalars.lookup(op.getLowerBound()), scalars.lookup(op.getUpperBound()),
                                  scalars.lookup(op.getStep()), inits);
   loop->setDiscardableAttrs(op->getDiscardableAttrDictionary());
@@ -667,6 +654,12 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
     scf::YieldOp::create(b, loc, yields);
   }
   endLoop();
+  // What its iterations handed on.
+  for (Buffer *buffer : llvm::to_vector(llvm::make_filter_range(live, isPinned)))
+    if (!llvm::is_contained(pinned, buffer)) {
+      --buffer->pins;
+      giveBack(buffer);
+    }
   afterLoop(op);
   bind(op.getResults(), loop.getResults());
   return success(!failedOnce);
@@ -730,8 +723,8 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   if (auto it = fetched.find(op); it != fetched.end()) {
     auto load = cast<tile::LoadOp>(op);
     accesses[op] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
-    if (isHeldInRows(load))
-      holdInRows(load, it->second);
+    if (isHeldInRows(load.getResult()))
+      holdInRows(load.getResult(), it->second);
     else
       own(load.getResult(), it->second);
     return true;
@@ -759,6 +752,15 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
     releaseOperands(op);
     return true;
   }
+  if (auto slice = dyn_cast<tile::SliceOp>(op);
+      slice && slice.getSource().getDefiningOp<tile::LoadOp>() && isHeldInRows(slice.getResult())) {
+    auto from = views.find(slice.getSource());
+    if (from == views.end() || !isShared(from->second))
+      return false;
+    holdInRows(slice.getResult(), from->second, static_cast<int64_t>(slice.getOffset()));
+    releaseOperands(op);
+    return true;
+  }
   if (auto branch = dyn_cast<scf::IfOp>(op)) {
     if (llvm::none_of(branch.getResults(), [&](Value v) { return inRows.count(v); }))
       return false;
@@ -766,6 +768,9 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
       failedOnce = true;
     return true;
   }
+  if (auto reduce = dyn_cast<tile::ReduceOp>(op);
+      reduce && !isTile(reduce.getResult()) && inRows.count(reduce.getSource()) && !views.count(reduce.getSource()))
+    own(reduce.getSource(), handOnVector(reduce.getSource()));
   if (op->getNumResults() != 1 || !inRows.count(op->getResult(0)) || isa<scf::ForOp>(op))
     return false;
   Value result = op->getResult(0);
@@ -783,6 +788,8 @@ bool ThreadLowering::lowerInRegisters(Operation *op) {
   } else if (auto taken = dyn_cast<tile::RowsOp>(op)) {
     Phase phase(*this);
     owned[result] = takeOwned(taken);
+  } else if (liesAcross(result)) {
+    own(result, handOnVector(result));
   } else if (isHandedOn(result)) { // here, not where all warps would wait for it
     SmallVector<Buffer *> taken;
     own(result, handOn(result, taken));

@@ -158,7 +158,7 @@ public:
     if (!blocks)
       return walk.emitOpError(
           "has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 "
-          "and at most 128");
+          "(of class V of them) and at most 128");
     shape.segments = blocks->segments;
     int64_t rows = shapeOf(walk.getK())[0];
     SmallVector<Value> ends; // of all segments but the last

@@ -38,7 +38,7 @@ void writeStateWalk(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkEnds(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
-// LsmOutputKernels.cpp: I, S0, S
+// LsmOutputKernels.cpp: I, S0, S, V
 void writeOutputWalk(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
@@ -199,18 +199,21 @@ struct ChunkRows {
   struct Range {
     Var used, from, to;
     bool backwards;
+    int64_t parts = 1; ///< of each chunk, one iteration each; not backwards
   };
   /// Those of one of `segments` equal parts.
   Range segment(Var used, Var number, int64_t segments, bool backwards = false);
-  /// What the body of a walk gets: a chunk, whether a document begins there (or backwards, as `restarts`), what the walk carries, and the chunk's number.
+  /// What the body of a walk gets: a chunk, whether a document begins there (or backwards, as `restarts`), what the walk carries, the chunk's number, and which part of it
+  /// it is, where it has several.
   struct Step {
     Var n, restarts, number;
     llvm::ArrayRef<Var> now;
+    Var part{};
   };
-  /// Carries a state, the first of `begin`, and what else there is over chunks, and the state from zero where a document begins between two: what they are
+  /// Carries states, the first `states` of `begin`, and what else there is over chunks, and the states from zero where a document begins between two: what they are
   /// behind them. `number`, if there is one, of a chunk, 0 or more, and whether it begins a document, are asked for by the iteration before.
   Vars walk(const Range &range, Vars begin, llvm::function_ref<Var(Var n)> number,
-            llvm::function_ref<Vars(const Step &)> body);
+            llvm::function_ref<Vars(const Step &)> body, size_t states = 1);
 };
 
 } // namespace braid

@@ -11,6 +11,17 @@
 // Log decays of tokens are added up in f32, those below -128 as -128, whose exponential is 0 as well. So a sum stays above -16384, where f32 has steps of 2^-10: at worst
 // an exponent is off by a thousandth, a quarter of a rounding to bf16.
 //
+// Decays of key channels (V) have to be those of q and k. With r = c_C / 2, channel by channel, no exponent of
+//
+//   Q~ = Q exp(c - r),  K~ = K exp(r - c):   S = Q~ K~^T,  O = scale (Q~ (exp(r) M) + S V),  M <- exp(r) (exp(r) M + K~^T V)
+//
+// is above 80 where no channel of a chunk decays below exp(-160): f32 and bf16 reach exp(88). Both are made in the registers of warps that have channels, 16 each of a block of
+// as many as there are warps for, in which running sums lie along the columns, and handed on to all warps turned as they are. What is carried is M without the last exp(r), so that
+// state and factors, which pass through shared memory too, are multiplied once a chunk.
+//
+// Where some chunk of a program decays by more, which it knows at its end, it walks again, in parts of 16 tokens, in which log decays below -10 are -10: of what was there
+// 5e-5 are left then, a fortieth of what bf16 rounds. So any decays are right, strong ones slower.
+//
 // Segments of a row side by side: as in LsmWalkKernels.cpp.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -23,6 +34,9 @@ namespace braid {
 namespace {
 
 constexpr double kSilent = -128;
+/// Decays of channels: what a chunk's may span, in units of e, and tokens of a part, whose decays, each no less than `kSilentOfPart`, never span more.
+constexpr double kMostSpan = 160, kSilentOfPart = -10;
+constexpr int64_t kPartTokens = 16;
 
 /// Programs (block of values of a segment, head, batch).
 struct OutputWalkKernel {
@@ -50,19 +64,35 @@ struct OutputWalkKernel {
     scale = k.scalar("scale", shape.compute);
     ChunkRows table{k, chunks, b};
     Var used = table.used();
-    Var begin = transpose(cast(k.load(initial, {b, h, 0, firstValue}, {K, VB}), shape.compute));
-    if (x)
-      begin = k.loop(0, segment, 1, {begin}, [&](Var j, llvm::ArrayRef<Var> now) -> Vars {
-        Var all = expand(cast(k.load(p, {j, b, h, 0}, {K}), shape.compute), 0, VB);
-        Var left = transpose(cast(k.load(x, {j, b, h, 0, firstValue}, {K, VB}), shape.compute));
+    ChunkRows::Range range = table.segment(used, segment, shape.segments);
+    // Channels [first, first + width) of the state in front of the segment, if `wanted`.
+    auto begin = [&](int64_t first, int64_t width, Var wanted = {}) {
+      AccessOptions rows;
+      if (wanted)
+        rows.limit = select(wanted, k.number(K), 0.0);
+      Var state = transpose(cast(k.load(initial, {b, h, first, firstValue}, {width, VB}, rows), shape.compute));
+      if (!x)
+        return state;
+      Var others = wanted ? select(wanted, segment, 0.0) : segment;
+      return k.loop(0, others, 1, {state}, [&](Var j, llvm::ArrayRef<Var> now) -> Vars {
+        Var all = expand(cast(k.load(p, {j, b, h, first}, {width}), shape.compute), 0, VB);
+        Var left = transpose(cast(k.load(x, {j, b, h, first, firstValue}, {width, VB}), shape.compute));
         return {select(eq(all, 0.0), left, now[0] * all + left)};
       })[0];
-    Vars end = table.walk(table.segment(used, segment, shape.segments), {begin}, {},
-                          [&](const ChunkRows::Step &at) -> Vars { return {next(at.n, at.now[0])}; });
+    };
     AccessOptions last; // segment: no rows of the others are there
     if (x)
       last.limit = select(eq(segment, static_cast<double>(shape.segments - 1)), k.number(K), 0.0);
-    k.store(cast(transpose(end[0]), final.element()), final, {b, h, 0, firstValue}, last);
+    Vars end;
+    if (shape.vectorDecay())
+      end = walkChannels(table, range, begin);
+    else
+      end = table.walk(range, {begin(0, K)}, {},
+                       [&](const ChunkRows::Step &at) -> Vars { return {next(at.n, at.now[0])}; });
+    int64_t width = K / static_cast<int64_t>(end.size());
+    for (auto [i, state] : llvm::enumerate(end))
+      k.store(cast(transpose(state), final.element()), final, {b, h, static_cast<int64_t>(i) * width, firstValue},
+              last);
     // Rows of the table behind the last chunk stand for padding.
     k.loop(used + segment, k.size(chunks, 1), shape.segments, [&](Var n) {
       Var lo = edge(n, 0), hi = min(lo + static_cast<double>(C), k.size(o, 1));
@@ -72,8 +102,11 @@ struct OutputWalkKernel {
 
 private:
   Var edge(Var n, int64_t which) { return cast(k.at(chunks, {b, n, which}), k.builder.getIndexType()); }
+  Var rowsOf(Var buffer, Var lo, Var hi, Index first, int64_t width) {
+    return k.load(buffer, {b, lo, h, first}, {C, width}, {.limit = hi, .dims = {1, 3}});
+  }
   Var tokens(Var buffer, Var lo, Var hi, Index first, int64_t width) {
-    return cast(k.load(buffer, {b, lo, h, first}, {C, width}, {.limit = hi, .dims = {1, 3}}), shape.compute);
+    return cast(rowsOf(buffer, lo, hi, first, width), shape.compute);
   }
 
   /// Exponents c_i of a chunk for outputs, and for the columns of scores; for the rows of scores; c_C - c_i for values; and exp(c_C).
@@ -116,6 +149,94 @@ private:
     Var after = dotTA(left, keys, kept);
     k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
     return after;
+  }
+
+  /// Channels that the rows of all warps are.
+  int64_t width() const { return C; }
+
+  /// What a walk under decays of channels carries: of each block of channels the state [VB, width], but for the factor exp of a log, and that log [width]; and the least that a
+  /// channel of any block has decayed by over a chunk.
+  struct Channels {
+    Vars states, logs;
+    Var least;
+    explicit Channels(llvm::ArrayRef<Var> all) : least(all.back()) {
+      size_t blocks = all.size() / 2;
+      states.assign(all.take_front(blocks));
+      logs.assign(all.slice(blocks, blocks));
+    }
+    Vars all() const {
+      Vars joined = states;
+      joined.append(logs);
+      joined.push_back(least);
+      return joined;
+    }
+  };
+
+  /// One pass over the chunks, and another one where their decays do not allow it: the states behind them.
+  Vars walkChannels(ChunkRows &table, ChunkRows::Range range,
+                    llvm::function_ref<Var(int64_t first, int64_t width, Var wanted)> begin) {
+    Var strong;
+    Vars behind;
+    for (bool again : {false, true}) {
+      Vars carried;
+      for (int64_t first = 0; first < K; first += width()) {
+        Var state = begin(first, width(), strong);
+        carried.push_back(again ? select(strong, state, behind[carried.size()]) : state);
+      }
+      size_t blocks = carried.size();
+      carried.append(blocks + 1, k.tile({width()}, shape.compute));
+      if (again) {
+        range.parts = C / kPartTokens;
+        range.to = select(strong, range.to, range.from);
+      }
+      auto body = [&](const ChunkRows::Step &at) { return nextOfChannels(at, Channels(at.now)).all(); };
+      Channels end(table.walk(range, carried, {}, body, blocks));
+      behind = Vars();
+      for (size_t i = 0; i < blocks; ++i)
+        behind.push_back(end.states[i] * expand(exp(end.logs[i]), 0, VB));
+      strong = lt(minimum(end.least, 0), -kMostSpan);
+    }
+    return behind;
+  }
+
+  /// Stores the outputs of a chunk, or of a part of one.
+  Channels nextOfChannels(const ChunkRows::Step &at, Channels now) {
+    Var lo = edge(at.n, 0), hi = edge(at.n, 1);
+    if (at.part) {
+      lo = lo + at.part * static_cast<double>(kPartTokens);
+      hi = min(hi, lo + static_cast<double>(kPartTokens));
+    }
+    Var values = tokens(valuesIn, lo, hi, firstValue, VB), allDecays = rowsOf(decayIn, lo, hi, 0, K),
+        allQueries = rowsOf(queriesIn, lo, hi, 0, K), allKeys = rowsOf(keysIn, lo, hi, 0, K), scores, out;
+    Vars queries, keys, factors;
+    for (size_t i = 0; i < now.states.size(); ++i) {
+      auto block = [&](Var all) {
+        bool whole = K == width();
+        return cast(whole ? all : slice(all, static_cast<int64_t>(i) * width(), width()), shape.compute);
+      };
+      Var g = block(allDecays);
+      if (at.part)
+        g = select(lt(g, kSilentOfPart), kSilentOfPart, g);
+      Var c = cumsum(g), total = row(c, k.number(C - 1)), middle = total * 0.5;
+      Var grown = exp(c - expand(middle, 0, C));
+      queries.push_back(transpose(block(allQueries) * grown));
+      keys.push_back(transpose(block(allKeys) * (1.0 / grown)));
+      factors.push_back(exp(now.logs[i] + middle));
+      now.logs[i] = middle;
+      now.least = min(now.least, total);
+    }
+    for (size_t i = 0; i < queries.size(); ++i)
+      scores = dotTA(queries[i], keys[i], scores);
+    for (size_t i = 0; i < queries.size(); ++i)
+      now.states[i] = now.states[i] * expand(factors[i], 0, VB);
+    scores = mask(scores, tile::Keep::lower); // before sums of outputs take as many registers
+    for (size_t i = 0; i < queries.size(); ++i)
+      out = dot(now.states[i], queries[i], out);
+    out = dot(values, scores, out, {.transposeA = true, .transposeB = true});
+    for (size_t i = 0; i < keys.size(); ++i)
+      now.states[i] = dot(values, keys[i], now.states[i], {.transposeA = true, .transposeB = true});
+    k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
+    return now;
   }
 
   KernelBuilder &k;

@@ -181,37 +181,45 @@ ChunkRows::Range ChunkRows::segment(Var used, Var number, int64_t segments, bool
 }
 
 Vars ChunkRows::walk(const Range &range, Vars begin, llvm::function_ref<Var(Var)> number,
-                     llvm::function_ref<Vars(const Step &)> body) {
+                     llvm::function_ref<Vars(const Step &)> body, size_t states) {
   bool backwards = range.backwards;
-  Var last = range.used - 1.0;
-  auto chunk = [&](Var i) { return backwards ? last - i : i; };
-  auto restarts = [&](Var n) { return k.at(chunks, {b, n, 2}); };
+  auto parts = static_cast<double>(range.parts);
+  auto times = [&](Var chunks) { return range.parts == 1 ? chunks : chunks * parts; };
+  Var last = times(range.used) - 1.0;
+  auto chunk = [&](Var i) { return backwards ? last - i : range.parts == 1 ? i : i / parts; };
+  // A document begins in front of a chunk's first part.
+  auto restarts = [&](Var i) {
+    Var restart = k.at(chunks, {b, chunk(i), 2});
+    return range.parts == 1 ? restart : select(eq(i % parts, 0.0), restart, 0.0);
+  };
   // Hardly ever: no choice for each element.
-  auto unless = [&](Var restart, Var state, int64_t meanWalk) {
-    auto zero = [&](Var, llvm::ArrayRef<Var>) -> Vars { return {state.like(0)}; };
-    return k.loop(0, cast(restart, k.builder.getIndexType()), 1, {state}, zero, meanWalk)[0];
+  auto unless = [&](Var restart, llvm::MutableArrayRef<Var> state, int64_t meanWalk) {
+    auto zero = [&](Var, llvm::ArrayRef<Var>) { return Vars(llvm::map_range(state, [](Var x) { return x.like(0); })); };
+    Vars left = k.loop(0, cast(restart, k.builder.getIndexType()), 1, state, zero, meanWalk);
+    llvm::copy(left, state.begin());
   };
   // Where a chunk restarts nothing goes into it, and backwards nothing out of it. What the first iteration is given has been computed with: of a number
   // that is still on its way when the loop begins, ptxas has every iteration wait until all numbers asked for have come, its own for the next one too.
-  Var first = max(chunk(min(range.from, last)), 0.0);
+  Var from = times(range.from), first = min(from, last);
   Vars carried = begin;
-  carried.push_back(backwards ? k.constant(k.i32(), 0) : min(restarts(first), 1.0));
+  carried.push_back(backwards ? k.constant(k.i32(), 0) : min(restarts(max(first, 0.0)), 1.0));
   if (number)
-    carried.push_back(max(number(first), 0.0));
+    carried.push_back(max(number(max(chunk(first), 0.0)), 0.0));
   size_t flag = begin.size();
-  Vars out = k.loop(range.from, range.to, 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
-    Var after = chunk(min(i + 1.0, last)), restart = restarts(backwards ? chunk(i) : after),
-        next = number ? number(after) : Var();
+  Vars out = k.loop(from, times(range.to), 1, carried, [&](Var i, llvm::ArrayRef<Var> now) -> Vars {
+    Var after = min(i + 1.0, last), restart = restarts(backwards ? i : after),
+        next = number ? number(chunk(after)) : Var();
     Vars here(now.take_front(flag));
-    here[0] = unless(now[flag], now[0], 1);
-    Vars results = body({chunk(i), backwards ? restart : now[flag], now.back(), here});
+    unless(now[flag], llvm::MutableArrayRef<Var>(here).take_front(states), 1);
+    Vars results =
+        body({chunk(i), backwards ? restart : now[flag], now.back(), here, range.parts == 1 ? Var() : i % parts});
     results.push_back(restart);
     if (number)
       results.push_back(next);
     return results;
   });
   if (backwards)
-    out[0] = unless(out[flag], out[0], 0);
+    unless(out[flag], llvm::MutableArrayRef<Var>(out).take_front(states), 0);
   out.truncate(flag);
   return out;
 }

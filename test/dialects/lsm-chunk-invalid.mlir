@@ -596,8 +596,17 @@ func.func @f(%k: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x
 // -----
 
 func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{class V has no walk that stores outputs: I, S0 and S have}}
-  %0:2 = braid.lsm.output_walk V %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  // expected-error @+1 {{class GH has no walk that stores outputs: I, S0, S and V have}}
+  %0:2 = braid.lsm.output_walk GH %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{log_decay defined here}}
+func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3x4xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{key dimension mismatch: k has 8 but log_decay has 4}}
+  %0:2 = braid.lsm.output_walk V %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
   return
 }
 

@@ -318,6 +318,13 @@ def add_segments(program, kind, rng):
         s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
 
 
+def strong_inside(log_decay, chunk, channels):
+    """In the second chunk a token decays by exp(-1000), a dozen by exp(-360), and what stands behind them by next to nothing."""
+    for first, count, decay in ((3, 1, -1000.0), (chunk // 2 - 3, 12, -30.0)):
+        some = log_decay[:, chunk + first : chunk + first + count]
+        some[..., channels] = decay
+
+
 def add_output_walks(program, kind, rng):
     """Outputs made where the state is, without a gradient beside them: rows whole and in segments, heads with several blocks of values."""
     for segments, shape in ((1, (2, 75, 2, 32, 64, 32)), (1, (1, 200, 1, 128, 128, 64)), (4, (1, 300, 2, 64, 64, 64)), (2, (1, 280, 1, 32, 128, 128))):
@@ -326,6 +333,9 @@ def add_output_walks(program, kind, rng):
         add_extremes(s, kind, rng, T, documents_of([[-4, T // 4, T // 4 + 1, (2 * T) // 3, T]] * B, T))
         s.check("continues a state", rng, one_document(B, T, -3))
         s.check("padding only behind 1 token", rng, documents_of([[-1, 1, 1, 1, 1]] * B, T))
+        for every in (1, 7) if has_decay(kind) and kind not in WHOLE else ():  # channels, or heads
+            strong = lambda x, every=every: strong_inside(x["log_decay"], chunk, slice(0, None, every))
+            s.check(f"tokens behind strong decays, every {every}", rng, one_document(B, T, -3), decay=(0.0, 0.05), change=strong)
 
 
 def add_known(program, kind, rng):
@@ -360,7 +370,7 @@ def main(kind, only=""):
         add_known(program, kind, rng)
     if kind in ("S", "V"):
         add_segments(program, kind, rng)
-    if kind in ("I", "S0", "S"):
+    if kind in ("I", "S0", "S", "V"):
         add_output_walks(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
     B, T, H, K, V, chunk = shapes()[1]

@@ -1,5 +1,6 @@
-// RUN: braid-opt %s --braid-chunk-tiling=gpu | FileCheck %s
+// RUN: braid-opt %s '--braid-chunk-tiling=gpu wgmma' | FileCheck %s
 // RUN: braid-opt %s --braid-chunk-tiling | FileCheck %s --check-prefix=CPU
+// RUN: braid-opt %s --braid-chunk-tiling=gpu | FileCheck %s --check-prefix=FRAGMENTS
 
 // What products alone read of chunks is bf16 where tokens are: in-states m, their cotangents dx, and dense transitions, whose decays are
 // three rows behind them. What is added up (x, dM) stays f32, and so does everything on a CPU.
@@ -139,18 +140,34 @@ func.func @long(%q: tensor<1x4096x1x128xbf16>, %g: tensor<1x4096x1x128xf32>, %m:
   return %o : tensor<1x4096x1x128xbf16>
 }
 
-// Eight heads of eight rows have a program for each multiprocessor.
+// Eight heads of eight rows have a program for each multiprocessor: of outputs, too, where decays are of channels.
 // CHECK-LABEL: func.func @rows
-// CHECK: braid.lsm.state_walk V
+// CHECK-NOT: braid.lsm.chunk_output
+// CHECK: braid.lsm.output_walk V {{.*}} {chunk_size = 64 : i64
+// Where products read fragments from registers, none are left for decays of channels: two kernels.
+// FRAGMENTS-LABEL: func.func @rows
+// FRAGMENTS: braid.lsm.state_walk V
+// FRAGMENTS: braid.lsm.chunk_output V
 func.func @rows(%q: tensor<8x2048x8x128xbf16>, %g: tensor<8x2048x8x128xf32>, %m: tensor<8x8x128x128xf32>, %d: tensor<8x2048xi32>) -> tensor<8x2048x8x128xbf16> {
   %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
       : (tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xf32>, tensor<8x8x128x128xf32>, tensor<8x2048xi32>) -> (tensor<8x2048x8x128xbf16>, tensor<8x8x128x128xf32>)
   return %o : tensor<8x2048x8x128xbf16>
 }
 
+// Wider keys than the registers of a walk that makes outputs hold are walked for states.
+// CHECK-LABEL: func.func @keys
+// CHECK-NOT: braid.lsm.output_walk
+// CHECK: braid.lsm.state_walk V {{.*}}braid.walk_segments = 2 : i64
+// CHECK: braid.lsm.chunk_output V
+func.func @keys(%q: tensor<1x4096x1x192xbf16>, %v: tensor<1x4096x1x64xbf16>, %g: tensor<1x4096x1x192xf32>, %m: tensor<1x1x192x64xf32>, %d: tensor<1x4096xi32>) -> tensor<1x4096x1x64xbf16> {
+  %o, %f = braid.lsm.scan V %q, %q, %v log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64, braid.walk_segments = 2 : i64}
+      : (tensor<1x4096x1x192xbf16>, tensor<1x4096x1x192xbf16>, tensor<1x4096x1x64xbf16>, tensor<1x4096x1x192xf32>, tensor<1x1x192x64xf32>, tensor<1x4096xi32>) -> (tensor<1x4096x1x64xbf16>, tensor<1x1x192x64xf32>)
+  return %o : tensor<1x4096x1x64xbf16>
+}
+
 // Where a number of segments is given, nothing is counted.
 // CHECK-LABEL: func.func @given
-// CHECK: braid.lsm.state_walk V {{.*}}braid.walk_segments = 4 : i64
+// CHECK: braid.lsm.output_walk V {{.*}}braid.walk_segments = 4 : i64
 func.func @given(%q: tensor<1x4096x1x128xbf16>, %g: tensor<1x4096x1x128xf32>, %m: tensor<1x1x128x128xf32>, %d: tensor<1x4096xi32>) -> tensor<1x4096x1x128xbf16> {
   %o, %f = braid.lsm.scan V %q, %q, %q log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64, braid.walk_segments = 4 : i64}
       : (tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xf32>, tensor<1x1x128x128xf32>, tensor<1x4096xi32>) -> (tensor<1x4096x1x128xbf16>, tensor<1x1x128x128xf32>)

@@ -38,8 +38,37 @@ func.func @none(%q: tensor<32x2048x8x64xbf16>, %s: tensor<32x8x64x64xf32>, %c: t
 
 // -----
 
+// Decays of channels: of each 64 of them, as many as values, sums that lie along tokens make queries and keys decayed from and to the middle of the chunk's decays. Both are
+// handed on turned, to scores, outputs and states; the state decays by a vector of columns. What the first walk finds too strong the second one walks again, in parts of 16 tokens.
+// CHECK-LABEL: func.func @channels(
+// CHECK-NOT: lsm_state_walk_ends
+// CHECK: tile.launch @lsm_output_walk_v_h8_k128_v128_c64_bf16 grid [2, 8, 8]
+// CHECK-LABEL: func.func @lsm_output_walk_v_h8_k128_v128_c64_bf16(
+// CHECK: %[[END:.*]]:6 = scf.for {{.*}} -> (vector<64x64xf32>, vector<64x64xf32>, vector<64xf32>, vector<64xf32>, vector<64xf32>, i32)
+// CHECK: %[[C:.*]] = tile.cumsum {{.*}} : vector<64x64xf32>
+// CHECK: tile.rows %[[C]][%c63] : vector<64x64xf32>, vector<64xf32>
+// CHECK: %[[Q:.*]] = arith.truncf {{.*}} : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK: %[[K:.*]] = arith.truncf {{.*}} : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK: tile.dot %[[Q]], %[[K]], {{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.dot %{{.*}}, %[[Q]], {{.*}} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.dot %[[V:.*]], %{{.*}}, {{.*}} {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.dot %[[V]], %[[K]], {{.*}} {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: %[[LEAST:.*]] = tile.reduce min %[[END]]#4
+// CHECK: %[[STRONG:.*]] = arith.cmpf olt, %[[LEAST]]
+// CHECK: arith.select %[[STRONG]], {{.*}} : vector<64x64xf32>
+// CHECK: scf.for {{.*}} -> (vector<64x64xf32>, vector<64x64xf32>, vector<64xf32>, vector<64xf32>, vector<64xf32>, i32)
+// CHECK: %[[FROM:.*]] = arith.muli %{{.*}}, %c16
+// CHECK: return
+func.func @channels(%q: tensor<8x2048x8x128xbf16>, %k: tensor<8x2048x8x128xbf16>, %v: tensor<8x2048x8x128xbf16>, %g: tensor<8x2048x8x128xf32>, %s: tensor<8x8x128x128xf32>, %c: tensor<8x33x4xi32>) -> tensor<8x2048x8x128xbf16> {
+  %o, %f = braid.lsm.output_walk V %q, %k, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 0.5 : f64}
+    : (tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xbf16>, tensor<8x2048x8x128xf32>, tensor<8x8x128x128xf32>, tensor<8x33x4xi32>) -> (tensor<8x2048x8x128xbf16>, tensor<8x8x128x128xf32>)
+  return %o : tensor<8x2048x8x128xbf16>
+}
+
+// -----
+
 func.func @no_kernel(%q: tensor<1x64x2x32xbf16>, %v: tensor<1x64x2x48xbf16>, %s: tensor<1x2x32x48xf32>, %c: tensor<1x3x4xi32>) -> tensor<1x64x2x48xbf16> {
-  // expected-error @+1 {{has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 and at most 128}}
+  // expected-error @+1 {{has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 (of class V of them) and at most 128}}
   %o, %f = braid.lsm.output_walk I %q, %q, %v initial_state(%s) chunks(%c) {chunk_size = 32 : i64, scale = 0.5 : f64}
     : (tensor<1x64x2x32xbf16>, tensor<1x64x2x32xbf16>, tensor<1x64x2x48xbf16>, tensor<1x2x32x48xf32>, tensor<1x3x4xi32>) -> (tensor<1x64x2x48xbf16>, tensor<1x2x32x48xf32>)
   return %o : tensor<1x64x2x48xbf16>

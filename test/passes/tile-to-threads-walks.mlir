@@ -158,3 +158,79 @@ func.func @handed(%q: memref<?x64xbf16> {tile.name = "q"}, %k: memref<?x64xbf16>
   tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
   return
 }
+
+// -----
+
+// What is made of memory alone, in turned rows, is handed on transposed, in the registers where it is: to be a left operand of one product and a right one of others. A vector of rows
+// that is one of columns to the state lies in shared memory, written by one lane of four, and so does one of which a number is made behind the loop. What is handed on waits for one
+// barrier together. Columns of a tile come by ldmatrix, as whole tiles do.
+// CHECK-LABEL: func.func @channels
+// CHECK-SAME:  threads.block = 128 : i64
+// CHECK:       scf.for {{.*}} -> (f32
+// CHECK:         gpu.shuffle xor
+// CHECK:         nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK:         vector.store {{.*}} : memref<{{[0-9]+}}xbf16, #gpu.address_space<workgroup>>, vector<2xbf16>
+// CHECK:         nvvm.bar.warp.sync
+// CHECK:         nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK:         vector.store {{.*}} : memref<{{[0-9]+}}xbf16, #gpu.address_space<workgroup>>, vector<2xbf16>
+// CHECK:         memref.store {{.*}} : memref<64xf32, #gpu.address_space<workgroup>>
+// CHECK-NOT:     nvvm.mma.sync
+// CHECK:         gpu.barrier
+// CHECK:         nvvm.mma.sync
+// CHECK:         memref.load {{.*}} : memref<64xf32, #gpu.address_space<workgroup>>
+// CHECK:         nvvm.cp.async.wait.group
+// CHECK:       memref.store {{.*}} : memref<64xf32, #gpu.address_space<workgroup>>
+// CHECK:       return
+// GROUPS-LABEL: func.func @channels
+// GROUPS:       scf.for
+// GROUPS:         nvvm.fence.proxy {{.*}}async.shared
+// GROUPS:         gpu.barrier
+// GROUPS:         nvvm.wgmma.mma_async {{.*}} A[<bf16>, <one>, <col>], B[<bf16>, <one>, <row>
+// GROUPS-NOT:     nvvm.mma.sync
+// GROUPS:       return
+func.func @channels(%q: memref<?x128xbf16> {tile.name = "q"}, %v: memref<?x64xbf16> {tile.name = "v"}, %g: memref<?x64xf32> {tile.name = "g"}, %o: memref<?x64xbf16> {tile.name = "o"},
+                    %s: memref<64x64xf32> {tile.name = "s"}, %least: memref<1xf32> {tile.name = "least"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c63 = arith.constant 63 : index
+  %c64 = arith.constant 64 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %none = arith.constant dense<0.0> : vector<64xf32>
+  %begin = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xf32>, vector<64x64xf32>
+  %last:2 = scf.for %i = %c0 to %n step %c64 iter_args(%state = %begin, %lowest = %none) -> (vector<64x64xf32>, vector<64xf32>) {
+    %qk = tile.load %q[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x128xbf16>, vector<64x128xbf16>
+    %vv = tile.load %v[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %gv = tile.load %g[%i, %c0] {dims = array<i64: 0, 1>} : memref<?x64xf32>, vector<64x64xf32>
+    %sums = tile.cumsum %gv {axis = 0 : i64} : vector<64x64xf32>
+    %total = tile.rows %sums[%c63] : vector<64x64xf32>, vector<64xf32>
+    %qv = tile.slice %qk {offset = 0 : i64} : vector<64x128xbf16>, vector<64x64xbf16>
+    %qw = arith.extf %qv : vector<64x64xbf16> to vector<64x64xf32>
+    %qd = arith.mulf %qw, %sums : vector<64x64xf32>
+    %qt = tile.transpose %qd : vector<64x64xf32>, vector<64x64xf32>
+    %qh = arith.truncf %qt : vector<64x64xf32> to vector<64x64xbf16>
+    %kv = tile.slice %qk {offset = 64 : i64} : vector<64x128xbf16>, vector<64x64xbf16>
+    %kw = arith.extf %kv : vector<64x64xbf16> to vector<64x64xf32>
+    %kd = arith.subf %kw, %sums : vector<64x64xf32>
+    %kt = tile.transpose %kd : vector<64x64xf32>, vector<64x64xf32>
+    %kh = arith.truncf %kt : vector<64x64xf32> to vector<64x64xbf16>
+    %factor = math.exp %total : vector<64xf32>
+    %low = arith.minimumf %lowest, %total : vector<64xf32>
+    %scores = tile.dot %qh, %kh, %zero {transpose_a} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %columns = tile.expand %factor {axis = 0 : i64} : vector<64xf32>, vector<64x64xf32>
+    %kept = arith.mulf %state, %columns : vector<64x64xf32>
+    %rounded = arith.truncf %kept : vector<64x64xf32> to vector<64x64xbf16>
+    %masked = tile.mask lower %scores : vector<64x64xf32>
+    %handed = arith.truncf %masked : vector<64x64xf32> to vector<64x64xbf16>
+    %of = tile.dot %rounded, %qh, %zero : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %out = tile.dot %vv, %handed, %of {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %next = tile.dot %vv, %kh, %kept {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %turned = tile.transpose %out : vector<64x64xf32>, vector<64x64xf32>
+    %stored = arith.truncf %turned : vector<64x64xf32> to vector<64x64xbf16>
+    tile.store %stored, %o[%i, %c0] {dims = array<i64: 0, 1>} : vector<64x64xbf16>, memref<?x64xbf16>
+    scf.yield %next, %low : vector<64x64xf32>, vector<64xf32>
+  }
+  %number = tile.reduce min %last#1 {axis = 0 : i64} : vector<64xf32>, f32
+  memref.store %number, %least[%c0] : memref<1xf32>
+  tile.store %last#0, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
