@@ -166,18 +166,31 @@ def Braid_LsmStateWalkOp : Braid_ChunkOp<"state_walk", []> {
   let results = (outs AnyRankedTensor:$m, AnyRankedTensor:$last);
   let assemblyFormat = !strconcat("$class_id $k `,` $v `log_decay` `(` $log_decay `)` `state` `(` $state `)` ", chunksFormat, " ", typesFormat);
 }
-def Braid_LsmOutputWalkOp : Braid_ChunkOp<"output_walk", []> {
-  let summary = "state_walk and chunk_output in one (I, S0, S, V): o of every token and the state after the last; no state of a chunk in memory";
+def Braid_LsmOutputWalkOp : Braid_ChunkOp<"output_walk"> {
+  let summary = "state_walk and chunk_output in one (I, S0, S, V, H, GH): o of every token and the state after the last; no state of a chunk in memory";
   let description = [{
     The chunk form of gated linear attention (Yang et al. 2024, arXiv:2312.06635, equations 3 and 4; lsm-family 4.1), chunk after chunk with M where it is multiplied:
     O = scale ((Q exp(c)) M + S V), S_ij = q_i k_j^T exp(c_i - c_j) for j <= i, then M <- exp(c_C) M + (K exp(c_C - c))^T V. c [C] are log decays, in units of e, added
     up from the chunk's first token; of class V [C, K], each channel its own, where a kernel may take what a token decays by below exp(-10) for that. q, k [B, T, H, K], v, o [B, T, H, V], log_decay as the scan has it, states [B, H, K, V], chunks [B, n, 4] of chunk_size tokens.
-    The backward makes what it needs of states itself.
+    The backward makes what it needs of states itself. H, GH: U = T (V - exp(c) K M) stands for V, T and c the results of lsm.chunk_inverse (lsm-family 4.4).
   }];
-  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, AnyRankedTensor:$initial_state,
-                   AnyRankedTensor:$chunks, Braid_LsmClass:$class_id, F64Attr:$scale, I64Attr:$chunk_size);
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$inverse,
+                   Optional<AnyRankedTensor>:$sums, AnyRankedTensor:$initial_state, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id, F64Attr:$scale, I64Attr:$chunk_size);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
-  let assemblyFormat = !strconcat("$class_id $q `,` $k `,` $v (`log_decay` `(` $log_decay^ `)`)? `initial_state` `(` $initial_state `)` ", chunksFormat, " ", typesFormat);
+  let assemblyFormat = !strconcat("$class_id $q `,` $k `,` $v (`log_decay` `(` $log_decay^ `)`)? (`inverse` `(` $inverse^ (`,` $sums^)? `)`)? ",
+                                  "`initial_state` `(` $initial_state `)` ", chunksFormat, " ", typesFormat);
+}
+def Braid_LsmChunkInverseOp : Braid_ChunkOp<"chunk_inverse", []> {
+  let summary = "what rows of a chunk of H and GH write for what they should: T = (I + A)^-1 diag(beta), A_ij = beta_i k_i k_j^T exp(c_i - c_j) for j < i";
+  let description = [{
+    The UT transform of delta rules (Yang et al. 2024, arXiv:2406.06484, equation 10), without the products by keys and values: of all that chunk_factors makes it is the
+    part that no walk over chunks can wait for, C x C numbers a chunk. inverse [B, n, H, C, C], zero above the diagonal; sums [B, n, H, 3 C] of GH are c, each log
+    decay as one of -128 at least, exp(c) and exp(c_C - c). Chunks without tokens have neither.
+  }];
+  let arguments = (ins AnyRankedTensor:$k, Optional<AnyRankedTensor>:$log_decay, AnyRankedTensor:$beta, AnyRankedTensor:$chunks,
+                   Braid_LsmClass:$class_id, I64Attr:$chunk_size);
+  let results = (outs AnyRankedTensor:$inverse, Optional<AnyRankedTensor>:$sums);
+  let assemblyFormat = !strconcat("$class_id $k (`log_decay` `(` $log_decay^ `)`)? `beta` `(` $beta `)` ", chunksFormat, " ", typesFormat);
 }
 def Braid_LsmChunkFactorsOp : Braid_ChunkOp<"chunk_factors"> {
   let summary = "dense P and X of every chunk as products of few rows";

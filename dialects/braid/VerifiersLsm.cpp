@@ -322,14 +322,35 @@ LogicalResult LsmStateWalkOp::verify() {
   return verifyStateScan(*this, LsmClass::I, Value(), m, {"state", getState()}, chunks, m, {"last", getLast()});
 }
 
+/// T of every chunk, [B, n, H, C, C], and its sums of log decays.
+static LogicalResult verifyInverse(Operation *op, LsmClass kind, Value inverse, Value sums, Named k, Named chunks,
+                                   int64_t size) {
+  CHECK(hasOperand(op, kind, "inverse", ScanTraits(kind).beta, inverse));
+  CHECK(hasOperand(op, kind, "sums", ScanTraits(kind).beta && ScanTraits(kind).decay, sums));
+  for (auto [of, rank, wanted] :
+       {std::tuple(Named{"inverse", inverse}, 5, size), std::tuple(Named{"sums", sums}, 4, 3 * size)}) {
+    if (!of.value)
+      continue;
+    CHECK(hasRank(op, of, rank));
+    CHECK(isFloat(op, of));
+    CHECK(sameDim(op, "batch", k, 0, of, 0));
+    CHECK(sameDim(op, "chunk", chunks, 1, of, 1));
+    CHECK(sameDim(op, "head", k, 2, of, 2));
+    for (int64_t i = 3; i < rank; ++i)
+      if (of.dim(i) != wanted)
+        return op->emitOpError() << of.name << " has " << of.dim(i) << " numbers per chunk but must have " << wanted;
+  }
+  return success();
+}
+
 LogicalResult LsmOutputWalkOp::verify() {
   Named q{"q", getQ()}, k{"k", getK()}, v{"v", getV()}, state{"initial_state", getInitialState()},
       chunks{"chunks", getChunks()};
   LsmClass kind = getClassId();
   ScanTraits takes(kind);
-  if (takes.dense || (takes.vectorDecay && kind != LsmClass::V))
+  if (takes.lowRank || (takes.vectorDecay && kind != LsmClass::V))
     return emitOpError() << "class " << stringifyLsmClass(kind)
-                         << " has no walk that stores outputs: I, S0, S and V have";
+                         << " has no walk that stores outputs: I, S0, S, V, H and GH have";
   for (Named x : {q, k, v}) {
     CHECK(hasRank(*this, x, 4));
     CHECK(isFloat(*this, x));
@@ -339,7 +360,7 @@ LogicalResult LsmOutputWalkOp::verify() {
   CHECK(sameDim(*this, "key dimension", q, 3, k, 3));
   CHECK(sameTokens(*this, k, v));
   CHECK(sameDim(*this, "head", k, 2, v, 2));
-  CHECK(hasOperand(*this, kind, "log_decay", takes.decay, getLogDecay()));
+  CHECK(hasOperand(*this, kind, "log_decay", takes.decay && !takes.beta, getLogDecay()));
   if (Named decay{"log_decay", getLogDecay()}; decay.value && kind == LsmClass::S0) {
     CHECK(hasRank(*this, decay, 1));
     CHECK(isFloat(*this, decay));
@@ -351,6 +372,7 @@ LogicalResult LsmOutputWalkOp::verify() {
   }
   CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
   CHECK(verifyChunks(*this, chunks, k));
+  CHECK(verifyInverse(*this, kind, getInverse(), getSums(), k, chunks, static_cast<int64_t>(getChunkSize())));
   CHECK(hasRank(*this, state, 4));
   CHECK(isFloat(*this, state));
   CHECK(sameDim(*this, "batch", k, 0, state, 0));
@@ -359,6 +381,25 @@ LogicalResult LsmOutputWalkOp::verify() {
   CHECK(sameDim(*this, "value dimension", v, 3, state, 3));
   CHECK(isLike(*this, {"o", getO()}, v));
   return sameType(*this, {"final_state", getFinalState()}, state);
+}
+
+LogicalResult LsmChunkInverseOp::verify() {
+  Named k{"k", getK()}, chunks{"chunks", getChunks()};
+  LsmClass kind = getClassId();
+  ScanTraits takes(kind);
+  if (!takes.beta || takes.vectorDecay)
+    return emitOpError() << "class " << stringifyLsmClass(kind) << " has no triangle: H and GH have";
+  CHECK(hasRank(*this, k, 4));
+  CHECK(isFloat(*this, k));
+  CHECK(hasOperand(*this, kind, "log_decay", takes.decay, getLogDecay()));
+  for (Named gate : {Named{"log_decay", getLogDecay()}, Named{"beta", getBeta()}})
+    if (gate.value) {
+      CHECK(hasRank(*this, gate, 3));
+      CHECK(verifyGate(*this, k, gate, 3));
+    }
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  CHECK(verifyChunks(*this, chunks, k));
+  return verifyInverse(*this, kind, getInverse(), getSums(), k, chunks, static_cast<int64_t>(getChunkSize()));
 }
 
 /// Rows [B, n, H, rows, K or V] of a factor, for states x [B, n, H, K, V] whose dimension `width` they are as wide as.

@@ -27,6 +27,10 @@ static constexpr double kOutputBytes = 2e6;
 /// An iteration that makes outputs: FLOPs of a multiprocessor in a microsecond, with the formulas beside products; of a program alone two barriers and
 /// products that wait for each other.
 static constexpr double kFlops = 4.5e6, kOutputIteration = 0.4, kOutputToken = 0.01;
+/// Of a delta rule: what is left of values, the product by T, and U's decays wait for each other too.
+static constexpr double kDeltaIteration = 0.2, kDeltaToken = 0.004;
+/// An iteration of a scan by factors, by mma of the rows of two warps: 0.25 to 0.27 ms for 129 chunks of 64 tokens.
+static constexpr double kFactorIteration = 0.4, kFactorToken = 0.025;
 /// And, a key channel, running sums, exponentials and what is handed on of queries and keys that decay by channels.
 static constexpr double kOutputChannel = 0.013;
 
@@ -103,12 +107,16 @@ bool braid::walksStates(const ScanSizes &sizes, Type gate, Operation *op) {
 std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operation *op) {
   // Warps have 16 tokens and 16 values each; a thread has registers for so many keys, a block room for the chunks of two iterations.
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
+  // Between products of a delta rule three more tiles of tokens by values are in registers.
+  constexpr int64_t mostDeltaTokens = 64;
+  bool delta = ScanTraits(sizes.classId).beta;
   // Under decays of channels blocks of these lie in the rows of warps, too, and queries and keys in shared memory once more, decayed.
   bool channels = ScanTraits(sizes.classId).vectorDecay;
-  int64_t chunkBytes = sizes.chunk * (2 * (2 * sizes.keys + sizes.chunk) + 4 * (channels ? sizes.keys : 1)),
+  int64_t tiles = 2 * sizes.keys + (delta ? 2 : 1) * sizes.chunk,
+          chunkBytes = sizes.chunk * (2 * tiles + 4 * (channels ? sizes.keys : 1)),
           madeBytes = 2 * sizes.chunk * (sizes.chunk + (channels ? 2 * sizes.keys : 0));
   int64_t blockBytes = 2 * chunkBytes + madeBytes;
-  if (blockBytes > roomBytes || sizes.chunk < leastTokens || sizes.chunk > mostTokens ||
+  if (blockBytes > roomBytes || sizes.chunk < leastTokens || sizes.chunk > (delta ? mostDeltaTokens : mostTokens) ||
       !llvm::isPowerOf2_64(static_cast<uint64_t>(sizes.chunk)) || sizes.values % sizes.chunk != 0 ||
       sizes.keys % (channels ? sizes.chunk : products) != 0 || sizes.keys > mostKeys)
     return std::nullopt;
@@ -117,17 +125,24 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
   double keyBytes = ScanTraits(sizes.classId).decay && sizes.classId != LsmClass::S0 ? bytesOfKeys(sizes, K) : 2 * K;
   std::optional<OutputBlocks> best;
   auto [fewest, most] = segmentsOf(op);
+  if (delta) // what a segment does to a state is a matrix
+    fewest = most = 1;
   for (int64_t segments = fewest; segments <= most; segments *= 2) {
     int64_t perHead = sizes.values / sizes.chunk;
     auto cuts = static_cast<double>(segments);
     double programs = heads * static_cast<double>(perHead) * cuts, chunks = chunksOf(sizes);
     double flops = 2 * C * (2 * K * C + C * K + C * C), bytes = C * (keyBytes + 2 * K + 4 * C);
+    double alone = kOutputIteration + kOutputToken * C + (channels ? kOutputChannel * K : 0);
+    if (delta) {
+      flops += 2 * C * C * (K + C);
+      bytes += 2 * C * C;
+      alone += kDeltaIteration + kDeltaToken * C;
+    }
     double together = channels && 2 * blockBytes > roomBytes ? 1 : 2;
     double rounds = std::ceil(programs / (together * kMultiprocessors));
     double busy = std::max(programs / kMultiprocessors, 1.0);
-    double alone = kOutputIteration + kOutputToken * C + (channels ? kOutputChannel * K : 0);
     double each = std::max({alone * rounds, busy * flops / kFlops, busy * bytes / kCacheBytes});
-    double all = heads * chunks * C * (keyBytes + 2 * K + 4 * allValues);
+    double all = heads * chunks * C * (keyBytes + 2 * K + 4 * allValues + (delta ? 2 * C : 0));
     double time = kLaunch + std::max(std::ceil(chunks / cuts) * each, all / kMemoryBytes);
     std::optional<WalkBlocks> ends;
     if (segments > 1) { // the walk for what they leave reads keys and values
@@ -161,14 +176,33 @@ static std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, Operatio
   return best;
 }
 
+/// Microseconds of lsm.chunk_inverse.
+static double inverses(const ScanSizes &sizes, int64_t chunk) {
+  double bytes = bytesOfKeys(sizes, static_cast<double>(sizes.keys)) + 4 + 2 * static_cast<double>(chunk);
+  return kLaunch + static_cast<double>(sizes.rows * sizes.tokens * sizes.heads) * bytes / kOutputBytes;
+}
+
+/// Microseconds of factors, the scan by them, and outputs.
+static double separateFactors(const ScanSizes &sizes) {
+  auto K = static_cast<double>(sizes.keys), V = static_cast<double>(sizes.values),
+       tokens = static_cast<double>(sizes.chunk), heads = static_cast<double>(sizes.rows * sizes.heads);
+  double made = 4 * K + 2 * V, read = bytesOfKeys(sizes, K); // of a token, beside values
+  double bytes = tokens * (2 * read + 4 + 2 * V + made + 2 * K + 4 * V) + 2 * K * V;
+  double iteration = kFactorIteration + kFactorToken * tokens;
+  double scan = std::max(iteration, heads * (tokens * (made + 2 * V) + 2 * K * V) / kMemoryBytes);
+  return 3 * kLaunch + chunksOf(sizes) * (scan + heads * bytes / kOutputBytes);
+}
+
 std::optional<OutputBlocks> braid::walksOutputs(const ScanSizes &sizes, Type gate, Operation *op, bool wgmma) {
   ScanTraits traits(sizes.classId);
-  if (traits.dense || (traits.vectorDecay && sizes.classId != LsmClass::V) || (gate && !gate.isF32()) ||
+  if (traits.lowRank || (traits.vectorDecay && sizes.classId != LsmClass::V) || (gate && !gate.isF32()) ||
       sizes.tokens <= sizes.chunk)
     return std::nullopt;
   std::optional<OutputBlocks> blocks = outputBlocks(sizes, op, wgmma);
   if (!blocks || op->hasAttr(attrs::walkSegments))
     return blocks;
+  if (traits.beta)
+    return blocks->microseconds + inverses(sizes, blocks->tokens) < separateFactors(sizes) ? blocks : std::nullopt;
   double states = separateStates(sizes);
   if (walksStates(sizes, gate, op))
     states = std::min(states, walkBlocks(sizes, op)->microseconds);

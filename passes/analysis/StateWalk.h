@@ -3,7 +3,8 @@
 // Two ways give the in-states of chunks: chunk_state for all chunks at once, then state_scan over its sums in memory; or one walk over the chunks of
 // a head, which multiplies what it adds (lsm.state_walk). The walk moves a fifth to a half of the bytes, but its chunks stand one behind the other, so
 // it needs enough programs: where heads are few, of segments of a row. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp). Where nobody else
-// reads states of chunks, outputs may be made where the state is (lsm.output_walk): then none lies in memory, for an iteration of four products.
+// reads states of chunks, outputs may be made where the state is (lsm.output_walk): then none lies in memory, for an iteration of four products. So may those of
+// delta rules (H, GH), in six, in the place of factors, their scan and outputs of chunks.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_ANALYSIS_STATEWALK_H

@@ -114,6 +114,10 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
           return isDelta(s.getClassId()) ? 2 * c.strictK() + c.strictV() : 3 * c.strictK() + 2 * c.strictV();
         });
       })
+      .Case([](LsmChunkInverseOp s) {
+        // A = K K^T, and a triangular system with C right sides.
+        return inChunks(s, s.getK(), s.getK(), [](ChunkCosts c) { return c.strictK() + c.C * c.C / 3; });
+      })
       .Case([](LsmChunkOutputOp o) {
         return inChunks(o, o.getQ(), o.getV(), [&](ChunkCosts c) {
           if (o.getWritten()) // Q K^T, S U, Q M; low rank: Q B^T, A_qb Z
@@ -170,9 +174,10 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
         return walksOf(s) * products + stateScan(s.getClassId(), s.getM(), maxDocuments);
       })
       .Case([&](LsmOutputWalkOp s) {
-        // Q K^T, S V, Q M, and what a chunk adds to the state and decays it by.
+        // Q K^T, S V, Q M, and what a chunk adds to the state and decays it by; delta: K M, T times what is left.
         return inChunks(s, s.getQ(), s.getV(), [&](ChunkCosts c) {
-          return c.lowerK() + c.lowerV() + (1 + walksOf(s)) * c.state() + 2 * c.K * c.V / c.C;
+          int64_t delta = s.getInverse() ? c.state() + c.lowerV() : 0;
+          return c.lowerK() + c.lowerV() + (1 + walksOf(s)) * c.state() + 2 * c.K * c.V / c.C + delta;
         });
       })
       .Case(
@@ -339,6 +344,8 @@ static bool holdsChunks(Operation *op, Value value) {
       .Case([&](LsmSegmentScanOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanGradOp s) { return value == s.getDm() || value == s.getP() || value == s.getDx(); })
       .Case([&](LsmChunkFactorsOp s) { return llvm::is_contained(s->getResults(), value); })
+      .Case([&](LsmChunkInverseOp s) { return value == s.getInverse() || value == s.getSums(); })
+      .Case([&](LsmOutputWalkOp s) { return value && (value == s.getInverse() || value == s.getSums()); })
       .Case([&](LsmFactorScanOp s) {
         return llvm::is_contained({s.getU(), s.getWrite(), s.getRead(), s.getDecay(), s.getM(), s.getWritten()}, value);
       })

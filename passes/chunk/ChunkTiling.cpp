@@ -4,7 +4,8 @@
 //   scan_grad  chunk_table -> chunk_state, state_scan (the same ops: CSE shares them with the forward where both stand
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
 //              S and V of bf16 on a GPU: chunk_table -> state_walk (M, final), adjoint state_walk (D', dinitial), where that is counted to be faster
-//              I, S0 and S of bf16 on a GPU, where no gradient in the function shares the states: chunk_table -> output_walk (o, final), likewise
+//              I, S0 and S of bf16 on a GPU, where no gradient in the function shares the states: chunk_table -> output_walk (o, final), likewise;
+//              H and GH: chunk_table -> chunk_inverse -> output_walk
 //              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output;
 //              chunk_output_factors -> factor_scan_grad (D') -> chunk_grad
 //   scan of one token -> step
@@ -177,9 +178,19 @@ bool tileAsWalk(LsmScanOp scan, const Tables &tables) {
   scan.setChunkSize(blocks->tokens);
   Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), tables);
   chunked.buildTable();
+  Value decay = scan.getLogDecay(), inverse, sums;
+  if (ScanTraits(scan.getClassId()).beta) {
+    Type sumsType = decay ? chunked.perChunk({3 * chunked.size}, chunked.element) : Type();
+    auto made = LsmChunkInverseOp::create(
+        chunked.builder, chunked.loc, chunked.perChunk({chunked.size, chunked.size}, chunked.multiplied), sumsType,
+        scan.getK(), decay, scan.getBeta(), chunked.chunks, scan.getClassId(), static_cast<uint64_t>(blocks->tokens));
+    inverse = made.getInverse();
+    sums = made.getSums();
+    decay = {};
+  }
   auto walk = chunked.explained(LsmOutputWalkOp::create(
       chunked.builder, chunked.loc, scan.getO().getType(), scan.getFinalState().getType(), scan.getQ(), scan.getK(),
-      scan.getV(), scan.getLogDecay(), scan.getInitialState(), chunked.chunks, scan.getClassId(), scan.getScale(),
+      scan.getV(), decay, inverse, sums, scan.getInitialState(), chunked.chunks, scan.getClassId(), scan.getScale(),
       static_cast<uint64_t>(blocks->tokens)));
   scan.replaceAllUsesWith(walk.getResults());
   scan.erase();

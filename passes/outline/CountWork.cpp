@@ -101,8 +101,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f3
                : library && !gpu ? "library: one product per expert, rows known on the device"
                                  : "generated: one product per expert, rows known on the device (braid-gemm-kernels)";
       })
-      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkOutputFactorsOp,
-            LsmChunkGradOp>(chunked)
+      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkInverseOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp,
+            LsmChunkOutputFactorsOp, LsmChunkGradOp>(chunked)
       .Case<LsmStateScanOp, LsmFactorScanOp, LsmStateWalkOp>([](auto scan) {
         auto states = cast<RankedTensorType>(scan.getM().getType());
         return llvm::formatv("the only part in order: one step per chunk; a state for each of {0} chunks, {1} bytes "

@@ -180,20 +180,25 @@ Vars KernelBuilder::when(Var condition, llvm::function_ref<Vars()> then, llvm::f
   return llvm::map_to_vector(op.getResults(), [&](OpResult r) { return wrap(r); });
 }
 
+Var KernelBuilder::inverted(Var a) {
+  Value &inverse = inverses[a]; // -(I + L)^-1 L
+  if (!inverse)
+    inverse = solve(a, -mask(a, tile::Keep::strict_lower));
+  return wrap(inverse);
+}
+
 void KernelBuilder::invertTriangles() {
   OpBuilder::InsertionGuard guard(builder);
-  DenseMap<Value, Value> inverses; // (I + L)^-1 - I = -(I + L)^-1 L
   SmallVector<tile::SolveOp> solves;
-  func.walk([&](tile::SolveOp solve) { solves.push_back(solve); });
+  func.walk([&](tile::SolveOp solve) {
+    if (solve.getResult() != inverses.lookup(solve.getA()))
+      solves.push_back(solve);
+  });
   for (tile::SolveOp solve : solves) {
-    Value &inverse = inverses[solve.getA()];
-    if (!inverse) {
-      builder.setInsertionPointAfterValue(solve.getA());
-      Var triangle = wrap(solve.getA());
-      inverse = braid::solve(triangle, -mask(triangle, tile::Keep::strict_lower));
-    }
+    builder.setInsertionPointAfterValue(solve.getA());
+    Var inverse = inverted(wrap(solve.getA()));
     builder.setInsertionPoint(solve);
-    Var product = dot(wrap(inverse), wrap(solve.getB()), wrap(solve.getB()), {.transposeA = solve.getTranspose()});
+    Var product = dot(inverse, wrap(solve.getB()), wrap(solve.getB()), {.transposeA = solve.getTranspose()});
     solve.replaceAllUsesWith(static_cast<Value>(product));
     solve.erase();
   }

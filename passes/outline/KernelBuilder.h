@@ -197,6 +197,8 @@ public:
   void when(Var condition, llvm::function_ref<void()> then);
   Vars when(Var condition, llvm::function_ref<Vars()> then, llvm::function_ref<Vars()> otherwise);
 
+  /// (I + strictlower(a))^-1 - I, for kernels that multiply by nothing but it: invertTriangles() takes it for what it makes of a.
+  Var inverted(Var a);
   /// Triangular systems so far become products: each triangle L is inverted once, where it is made, and (I + L)^-1 b is
   /// b + ((I + L)^-1 - I) b. For kernels of GPUs, whose matrix units have no substitution.
   void invertTriangles();
@@ -228,6 +230,7 @@ private:
   llvm::SmallVector<int64_t, 4> dimsOf(Var buffer, int64_t tileRank, const AccessOptions &options);
 
   mlir::func::FuncOp func;
+  llvm::DenseMap<mlir::Value, mlir::Value> inverses; ///< of triangles: inverted()
   llvm::SmallVector<mlir::Attribute> names;
   llvm::SmallVector<std::pair<unsigned, mlir::ArrayAttr>> axes; ///< of the buffers that have them
   llvm::SmallVector<mlir::Value> programs;

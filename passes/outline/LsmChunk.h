@@ -76,6 +76,10 @@ struct LsmShape {
 /// Rows or columns of a K x K transition in a kernel at a time: of wide keys it fits no stack.
 inline constexpr int64_t kDenseRows = 128;
 
+/// Log decays of numbers that are added up in f32 are this at least: its exponential is 0 as well. So a sum of 128 tokens stays above -16384, where f32 has steps of
+/// 2^-10: at worst an exponent is off by a thousandth, a quarter of a rounding to bf16.
+inline constexpr double kSilentLogDecay = -128;
+
 /// exp of sums of log decays, at most 1. A comparison, not a minimum: NaN passes it, in one instruction.
 inline Var decayFactor(Var exponent) { return exp(select(gt(exponent, 0.0), 0.0, exponent)); }
 

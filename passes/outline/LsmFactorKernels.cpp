@@ -4,6 +4,8 @@
 //   delta (H, GH)  W = w K,       R = -(I + A)^-1 beta exp(c) K,       u = (I + A)^-1 beta V
 //   low rank (D)   W = w [B; K],  R = (I - A_ab)^-1 (A exp(c^)),       u = [(I - A_ab)^-1 A_ak V; V]
 //
+//   inverse (H, GH)  T = (I + A)^-1 diag(beta) alone: a walk that makes outputs multiplies by it what is left of V, and by keys itself (LsmOutputKernels.cpp)
+//
 //   scan           Z = u_1 + R M,   M <- decay M + W^T [Z; u_2];   Z is what the chunk writes: U of H and GH (LsmChunkKernels.cpp)
 //   its adjoint    D <- decay D + R^T (W_1 D) + G^T dO, last chunk first
 //   G = exp(c) Q + S R (D: A_qb R): the rows by which outputs read the in-state, for U = u + R M. So dM = G^T dO, without a solve.
@@ -18,6 +20,27 @@
 using namespace mlir;
 
 namespace braid {
+
+void writeChunkInverse(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var keysIn = in.keys("k"), decayIn = in.logDecay(), betaIn = in.beta(), chunks = in.chunks();
+  Var inverse = in.inverse(), sums = in.sums();
+  ChunkMath math(k, shape, chunks);
+  forChunk(math, {}, [&] {
+    Var keys = math.keysOf(keysIn);
+    math.loadDecay(decayIn, /*scores=*/false);
+    Var beta = math.gate(betaIn);
+    Var below = k.inverted(deltaMatrix(math, keys, beta)), square = k.iota({math.C, math.C}, 0);
+    Var one = select(eq(square, k.iota({math.C, math.C}, 1)), 1.0, below);
+    k.store(cast(one * expand(beta, 0, math.C), inverse.element()), inverse, {math.b, math.n, math.h, 0, 0});
+    if (!sums)
+      return;
+    Var g = math.gate(decayIn), c = cumsum(select(lt(g, kSilentLogDecay), kSilentLogDecay, g));
+    Var toEnd = splat(row(c, k.number(math.C - 1)), {math.C}) - c;
+    for (auto [row, x] : {std::pair(0, c), std::pair(1, exp(c)), std::pair(2, exp(toEnd))})
+      k.store(x, sums, {math.b, math.n, math.h, row * math.C});
+  });
+}
 
 void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);

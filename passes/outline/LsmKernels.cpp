@@ -154,6 +154,8 @@ public:
   LogicalResult outputWalk(LsmOutputWalkOp walk) {
     LsmShape shape = shapeOfTokens(walk.getClassId(), walk.getK(), walk.getV(), walk.getLogDecay(), {},
                                    elementOf(walk.getInitialState()), walk.getChunkSize());
+    if (walk.getInverse())
+      shape.multiplied = elementOf(walk.getInverse());
     std::optional<OutputBlocks> blocks = outputBlocksOf(ScanSizes::of(walk, shape.chunk), walk);
     if (!blocks)
       return walk.emitOpError(
@@ -181,11 +183,30 @@ public:
         begin("output_walk", shape, writeOutputWalk, columnGrid, {blocks->perHead * shape.segments, shape.heads, rows});
     launch.arg("q", walk.getQ()).arg("k", walk.getK()).arg("v", walk.getV());
     optional(launch, "log_decay", walk.getLogDecay());
+    optional(launch, "inverse", walk.getInverse());
+    optional(launch, "sums", walk.getSums());
     launch.arg("chunks", walk.getChunks()).arg("initial_state", walk.getInitialState());
     if (!ends.empty())
       launch.arg("x", ends[0]).arg("p", ends[1]);
     launch.result("o", walk.getO().getType()).result("final_state", walk.getFinalState().getType());
     context.replace(op, launch.scalar("scale", walk.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
+  LogicalResult inverse(LsmChunkInverseOp inverse) {
+    Type element = elementOf(inverse.getInverse());
+    LsmShape shape = shapeOfTokens(inverse.getClassId(), inverse.getK(), inverse.getK(), inverse.getLogDecay(),
+                                   inverse.getBeta(), computeType(element), inverse.getChunkSize());
+    shape.values = shape.chunk; // of the triangle
+    shape.multiplied = element;
+    auto launch = begin("chunk_inverse", shape, writeChunkInverse, chunkGrid, chunkExtents(inverse.getChunks(), shape));
+    launch.arg("k", inverse.getK());
+    optional(launch, "log_decay", inverse.getLogDecay());
+    launch.arg("beta", inverse.getBeta()).arg("chunks", inverse.getChunks());
+    launch.result("inverse", inverse.getInverse().getType());
+    if (inverse.getSums())
+      launch.result("sums", inverse.getSums().getType());
+    context.replace(op, launch.run());
     return success();
   }
 
@@ -507,6 +528,7 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmStateScanOp scan) { return outline.scan(scan); })
       .Case([&](LsmStateWalkOp walk) { return outline.walk(walk); })
       .Case([&](LsmOutputWalkOp walk) { return outline.outputWalk(walk); })
+      .Case([&](LsmChunkInverseOp inverse) { return outline.inverse(inverse); })
       .Case([&](LsmChunkFactorsOp factors) { return outline.factors(factors); })
       .Case([&](LsmChunkOutputFactorsOp factors) { return outline.outputFactors(factors); })
       .Case([&](LsmFactorScanOp scan) { return outline.factorScan(scan); })

@@ -30,6 +30,7 @@ void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
 // LsmFactorKernels.cpp: H, GH, D
 void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
+void writeChunkInverse(KernelBuilder &k, const LsmShape &shape); // H, GH
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScan(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
@@ -38,7 +39,7 @@ void writeStateWalk(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkEnds(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
-// LsmOutputKernels.cpp: I, S0, S, V
+// LsmOutputKernels.cpp: I, S0, S, V, H, GH
 void writeOutputWalk(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
@@ -103,6 +104,15 @@ struct LsmBuffers {
     return k.buffer(name, shape.multipliedType(),
                     {{"row"}, {"chunk"}, {"head", shape.heads}, {"token", rows}, {feature, width}});
   }
+  /// c, exp(c) and exp(c_C - c) of every chunk [B, n, H, 3 C], where T is.
+  Var sums() {
+    return shape.delta() && shape.decays()
+               ? k.buffer("sums", shape.compute,
+                          {{"row"}, {"chunk"}, {"head", shape.heads}, {"token", 3 * shape.chunk}})
+               : Var();
+  }
+  /// T of every chunk [B, n, H, C, C].
+  Var inverse() { return shape.delta() ? factor("inverse", shape.chunk, "token", shape.chunk) : Var(); }
   /// exp(c_C) of every chunk.
   Var decayOfChunks() {
     if (!shape.decays())

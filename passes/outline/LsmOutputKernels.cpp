@@ -1,6 +1,7 @@
 //===- LsmOutputKernels.cpp - outputs where the state is: one walk over the chunks of a row -------------------------===//
 //
 //   O = scale ((Q exp(c)) M + S V),  S_ij = q_i k_j^T exp(c_i - c_j), j <= i;  then  M <- exp(c_C) M + (K exp(c_C - c))^T V
+//   H, GH  U = T (V - exp(c) K M) in the place of V, T = (I + A)^-1 diag(beta) of lsm.chunk_inverse
 //
 // lsm.state_walk writes a state for every chunk, which lsm.chunk_output reads: K x V numbers for C tokens, and tokens twice. A program that has all keys
 // and a block of values of a head's state in registers makes that block of outputs beside it: q, k, v are read once for every block, o written once, and no state
@@ -8,8 +9,7 @@
 // (Q M)^T = M^T Q^T from where it is, and q and k are multiplied as they lie in memory, decays of numbers being those of outputs and values. Scores have as many
 // rows as there are values, those of the same warps, and pass through shared memory, for all tokens are multiplied by them (lower/ThreadRows.cpp).
 //
-// Log decays of tokens are added up in f32, those below -128 as -128, whose exponential is 0 as well. So a sum stays above -16384, where f32 has steps of 2^-10: at worst
-// an exponent is off by a thousandth, a quarter of a rounding to bf16.
+// Log decays of tokens are added up in f32: kSilentLogDecay.
 //
 // Decays of key channels (V) have to be those of q and k. With r = c_C / 2, channel by channel, no exponent of
 //
@@ -22,7 +22,12 @@
 // Where some chunk of a program decays by more, which it knows at its end, it walks again, in parts of 16 tokens, in which log decays below -10 are -10: of what was there
 // 5e-5 are left then, a fortieth of what bf16 rounds. So any decays are right, strong ones slower.
 //
-// Segments of a row side by side: as in LsmWalkKernels.cpp.
+// A delta rule's walk waits for four products of a chunk, one behind the other: K M, T times what is left of V, U and the keys. Scores, which wait for none, are handed
+// on before, Q M is computed beside K M, outputs beside the next state. Products of T by K and V of all chunks at once (lsm.chunk_factors) would leave one product less to wait
+// for, and 48 KB of a chunk of 64 tokens and 128 x 128 to write and to read where T is 8. Sums of decays, and exponentials of them, lie in memory too: a thread has
+// registers for the state, its rounded rows and two more sums, and for little else.
+//
+// Segments of a row side by side: as in LsmWalkKernels.cpp. Those of H and GH would be matrices: they have none.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
@@ -33,7 +38,6 @@ namespace braid {
 
 namespace {
 
-constexpr double kSilent = -128;
 /// Decays of channels: what a chunk's may span, in units of e, and tokens of a part, whose decays, each no less than `kSilentOfPart`, never span more.
 constexpr double kMostSpan = 160, kSilentOfPart = -10;
 constexpr int64_t kPartTokens = 16;
@@ -52,7 +56,10 @@ struct OutputWalkKernel {
     queriesIn = in.keys("q");
     keysIn = in.keys("k");
     valuesIn = in.values("v");
-    decayIn = in.logDecay();
+    if (!shape.delta())
+      decayIn = in.logDecay();
+    inverseIn = in.inverse();
+    sumsIn = in.sums();
     chunks = in.chunks();
     Var initial = in.rowState("initial_state"), x, p;
     if (shape.segments > 1) {
@@ -125,29 +132,60 @@ private:
       return {sums({VB, C}, 1), sums({C, C}, 0), left * g, exp(length * g)};
     }
     Var g = cast(k.load(decayIn, {b, lo, h}, {C}, {.limit = hi, .dims = {1}}), shape.compute);
-    Var c = cumsum(expand(select(lt(g, kSilent), kSilent, g), 1, VB)), ofOutputs = transpose(c);
+    Var c = cumsum(expand(select(lt(g, kSilentLogDecay), kSilentLogDecay, g), 1, VB)), ofOutputs = transpose(c);
     Var total = row(c, k.number(C - 1));
     return {ofOutputs, expand(diagonal(ofOutputs), 1, C), expand(total, 0, C) - c, expand(exp(total), 1, K)};
+  }
+
+  /// x by exp(c), if there are decays.
+  Var decayed(Var x, Var c) const { return shape.decays() ? x * exp(c) : x; }
+  void storeOutputs(Var out, Var lo, Var hi) {
+    k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
   }
 
   /// Stores the outputs of chunk n; the state behind it.
   Var next(Var n, Var state) {
     Var lo = edge(n, 0), hi = edge(n, 1);
-    Var queries = tokens(queriesIn, lo, hi, 0, K), keys = tokens(keysIn, lo, hi, 0, K),
-        values = tokens(valuesIn, lo, hi, firstValue, VB);
+    Var queries = tokens(queriesIn, lo, hi, 0, K), keys = tokens(keysIn, lo, hi, 0, K);
+    if (inverseIn)
+      return nextByInverse(n, lo, hi, state, queries, keys);
+    Var values = tokens(valuesIn, lo, hi, firstValue, VB);
     Decays c = decays(lo, hi);
     // Scores are handed on before all warps need them, beside (Q M)^T; O is computed beside what the state is made of, and that beside the store.
     Var scores = dotTB(queries, keys);
     if (shape.decays()) // where they are not of the triangle pairs grow, and are replaced
       scores = scores * exp(c.ofScores - c.ofOutputs);
     scores = mask(scores, tile::Keep::lower);
-    Var out = dotTB(state, queries);
-    if (shape.decays())
-      out = out * exp(c.ofOutputs);
+    Var out = decayed(dotTB(state, queries), c.ofOutputs);
     out = dot(values, scores, out, {.transposeA = true, .transposeB = true});
-    Var left = shape.decays() ? values * exp(c.toEnd) : values, kept = shape.decays() ? state * c.across : state;
+    Var left = decayed(values, c.toEnd), kept = shape.decays() ? state * c.across : state;
     Var after = dotTA(left, keys, kept);
-    k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
+    storeOutputs(out, lo, hi);
+    return after;
+  }
+  /// The same of a delta rule. Which product begins before which is what registers are enough for.
+  Var nextByInverse(Var n, Var lo, Var hi, Var state, Var queries, Var keys) {
+    auto sums = [&](int64_t which) { return k.load(sumsIn, {b, n, h, which * C}, {C}); };
+    // Of two products that a loop begins with ptxas (CUDA 13.0) would have the first one awaited before the second: this one is, and its decays are computed beside it.
+    Var scores = dotTB(queries, keys), fromStart, toEnd, across;
+    if (sumsIn) {
+      Var c = sums(0), start = sums(1);
+      scores = scores * mask(exp(expand(c, 1, C) - expand(c, 0, C)), tile::Keep::lower);
+      fromStart = expand(start, 0, VB);
+      toEnd = expand(sums(2), 0, VB);
+      across = row(start, k.number(C - 1));
+    } else {
+      scores = mask(scores, tile::Keep::lower);
+    }
+    auto times = [&](Var x, Var decay) { return sumsIn ? x * decay : x; };
+    Var inverse = cast(k.load(inverseIn, {b, n, h, 0, 0}, {C, C}), shape.compute);
+    Var out = dotTB(state, queries), known = transpose(times(dotTB(state, keys), fromStart));
+    Var left = tokens(valuesIn, lo, hi, firstValue, VB) - known; // they lie along tokens, and stay so
+    Var written = dot(left, inverse, {}, {.transposeA = true, .transposeB = true});
+    Var kept = times(state, across);
+    out = dot(written, scores, times(out, fromStart), {.transposeB = true});
+    Var after = dot(times(written, toEnd), keys, kept);
+    storeOutputs(out, lo, hi);
     return after;
   }
 
@@ -243,7 +281,7 @@ private:
   const LsmShape &shape;
   Var h, b;
   int64_t C, K, VB;
-  Var segment, firstValue, queriesIn, keysIn, valuesIn, decayIn, chunks, o, scale;
+  Var segment, firstValue, queriesIn, keysIn, valuesIn, decayIn, inverseIn, sumsIn, chunks, o, scale;
 };
 
 } // namespace

@@ -596,8 +596,8 @@ func.func @f(%k: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x
 // -----
 
 func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
-  // expected-error @+1 {{class GH has no walk that stores outputs: I, S0, S and V have}}
-  %0:2 = braid.lsm.output_walk GH %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  // expected-error @+1 {{class E has no walk that stores outputs: I, S0, S, V, H and GH have}}
+  %0:2 = braid.lsm.output_walk E %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
   return
 }
 
@@ -647,5 +647,45 @@ func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x
 func.func @f(%q: tensor<2x40x3x8xbf16>, %v: tensor<2x40x3x4xbf16>, %g: tensor<2x40x3xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x3xi32>) {
   // expected-error @+1 {{chunks has 3 entries per chunk but must have 4}}
   %0:2 = braid.lsm.output_walk S %q, %q, %v log_decay(%g) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xbf16>, tensor<2x40x3x8xbf16>, tensor<2x40x3x4xbf16>, tensor<2x40x3xf32>, tensor<2x3x8x4xf32>, tensor<2x4x3xi32>) -> (tensor<2x40x3x4xbf16>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class H needs inverse}}
+  %0:2 = braid.lsm.output_walk H %q, %q, %v initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %t: tensor<2x4x3x16x16xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class GH needs sums}}
+  %0:2 = braid.lsm.output_walk GH %q, %q, %v inverse(%t) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x4x3x16x16xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %t: tensor<2x4x3x16x8xf32>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{inverse has 8 numbers per chunk but must have 16}}
+  %0:2 = braid.lsm.output_walk H %q, %q, %v inverse(%t) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x4x3x16x8xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class S has no triangle: H and GH have}}
+  %0 = braid.lsm.chunk_inverse S %k beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> tensor<2x4x3x16x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class GH needs log_decay}}
+  %0:2 = braid.lsm.chunk_inverse GH %k beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x16xf32>, tensor<2x4x3x48xf32>)
   return
 }

@@ -234,6 +234,16 @@ func.func @output_walks(%q: !k, %k: !k, %v: !v, %g: !g, %h: tensor<3xf32>, %stat
   %o0, %f0 = braid.lsm.output_walk S0 %q, %k, %v log_decay(%h) initial_state(%f) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64} : (!k, !k, !v, tensor<3xf32>, !s, !c) -> (!v, !s)
   // CHECK: braid.lsm.output_walk I %arg0, %arg1, %arg2 initial_state(%{{.*}}) chunks(%arg6)
   %oi, %fi = braid.lsm.output_walk I %q, %k, %v initial_state(%f0) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64} : (!k, !k, !v, !s, !c) -> (!v, !s)
+  // CHECK: %inverse, %sums = braid.lsm.chunk_inverse GH %arg1 log_decay(%arg3) beta(%arg3) chunks(%arg6) {chunk_size = 16 : i64} : {{.*}} -> (tensor<2x4x3x16x16xbf16>, tensor<2x4x3x48xf32>)
+  %t, %sums = braid.lsm.chunk_inverse GH %k log_decay(%g) beta(%g) chunks(%c) {chunk_size = 16 : i64} : (!k, !g, !g, !c) -> (tensor<2x4x3x16x16xbf16>, tensor<2x4x3x48xf32>)
+  // CHECK: braid.lsm.output_walk GH %arg0, %arg1, %arg2 inverse(%inverse, %sums) initial_state(%{{.*}}) chunks(%arg6)
+  %ogh, %fgh = braid.lsm.output_walk GH %q, %k, %v inverse(%t, %sums) initial_state(%fi) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x4x3x16x16xbf16>, tensor<2x4x3x48xf32>, !s, !c) -> (!v, !s)
+  // CHECK: %[[T:.*]] = braid.lsm.chunk_inverse H %arg1 beta(%arg3) chunks(%arg6) {chunk_size = 16 : i64} : {{.*}} -> tensor<2x4x3x16x16xbf16>
+  %th = braid.lsm.chunk_inverse H %k beta(%g) chunks(%c) {chunk_size = 16 : i64} : (!k, !g, !c) -> tensor<2x4x3x16x16xbf16>
+  // CHECK: braid.lsm.output_walk H %arg0, %arg1, %arg2 inverse(%[[T]]) initial_state(%{{.*}}) chunks(%arg6)
+  %oh, %fh = braid.lsm.output_walk H %q, %k, %v inverse(%th) initial_state(%fgh) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !v, tensor<2x4x3x16x16xbf16>, !s, !c) -> (!v, !s)
   return
 }
 

@@ -326,7 +326,7 @@ def strong_inside(log_decay, chunk, channels):
 
 
 def add_output_walks(program, kind, rng):
-    """Outputs made where the state is, without a gradient beside them: rows whole and in segments, heads with several blocks of values."""
+    """Outputs made where the state is, without a gradient beside them: rows whole and (delta rules: whole too) in segments, heads with several blocks of values."""
     for segments, shape in ((1, (2, 75, 2, 32, 64, 32)), (1, (1, 200, 1, 128, 128, 64)), (4, (1, 300, 2, 64, 64, 64)), (2, (1, 280, 1, 32, 128, 128))):
         B, T, H, K, V, chunk = shape
         s = Scan(program, kind, *shape, "bf16", known={"walk_segments": segments}, gradient=False)
@@ -370,7 +370,7 @@ def main(kind, only=""):
         add_known(program, kind, rng)
     if kind in ("S", "V"):
         add_segments(program, kind, rng)
-    if kind in ("I", "S0", "S", "V"):
+    if kind in ("I", "S0", "S", "V", "H", "GH"):
         add_output_walks(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
     B, T, H, K, V, chunk = shapes()[1]

@@ -173,3 +173,36 @@ func.func @given(%q: tensor<1x4096x1x128xbf16>, %g: tensor<1x4096x1x128xf32>, %m
       : (tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xbf16>, tensor<1x4096x1x128xf32>, tensor<1x1x128x128xf32>, tensor<1x4096xi32>) -> (tensor<1x4096x1x128xbf16>, tensor<1x1x128x128xf32>)
   return %o : tensor<1x4096x1x128xbf16>
 }
+
+// Delta rules: of what chunks need only a triangle's inverse, and sums of decays, are made before. Programs are half as many as those of a scan by factors, and
+// an iteration is shorter.
+// CHECK-LABEL: func.func @walk_delta
+// CHECK-NOT: braid.lsm.chunk_factors
+// CHECK: %[[T:.*]], %[[C:.*]] = braid.lsm.chunk_inverse GH %arg0 log_decay(%arg1) beta(%arg1) {{.*}} {chunk_size = 64 : i64} {{.*}} -> (tensor<1x129x32x64x64xbf16>, tensor<1x129x32x192xf32>)
+// CHECK: braid.lsm.output_walk GH %arg0, %arg0, %arg0 inverse(%[[T]], %[[C]]) initial_state(%arg2)
+// CHECK: braid.lsm.chunk_inverse H
+// CHECK: braid.lsm.output_walk H
+// CHECK-NOT: braid.lsm.factor_scan
+// CPU-LABEL: func.func @walk_delta
+// CPU: braid.lsm.state_scan GH
+// CPU: braid.lsm.state_scan H
+func.func @walk_delta(%q: tensor<1x8192x32x128xbf16>, %g: tensor<1x8192x32xf32>, %m: tensor<1x32x128x128xf32>, %d: tensor<1x8192xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>) {
+  %o, %f = braid.lsm.scan GH %q, %q, %q log_decay(%g) beta(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
+      : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32xf32>, tensor<1x8192x32xf32>, tensor<1x32x128x128xf32>, tensor<1x8192xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x32x128x128xf32>)
+  %p, %e = braid.lsm.scan H %q, %q, %o beta(%g) initial_state(%m) documents(%d) {chunk_size = 64 : i64, scale = 0.5 : f64}
+      : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32xf32>, tensor<1x32x128x128xf32>, tensor<1x8192xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x32x128x128xf32>)
+  return %o, %p : tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>
+}
+
+// A gradient in the same function shares the states.
+// CHECK-LABEL: func.func @walk_delta_shared
+// CHECK-NOT: braid.lsm.output_walk
+// CHECK: braid.lsm.factor_scan GH
+// CHECK: braid.lsm.chunk_output GH
+func.func @walk_delta_shared(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc) -> (!wide, !wide) {
+  %o, %f = braid.lsm.scan GH %q, %q, %q log_decay(%g) beta(%g) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!wide, !wide, !wide, !widegate, !widegate, !widestate, !doc) -> (!wide, !widestate)
+  %r:6 = braid.lsm.scan_grad GH %q, %q, %q log_decay(%g) beta(%g) initial_state(%m) documents(%d) cotangents(%o, %f) {chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!wide, !wide, !wide, !widegate, !widegate, !widestate, !doc, !wide, !widestate) -> (!wide, !wide, !wide, !widegate, !widegate, !widestate)
+  return %o, %r#0 : !wide, !wide
+}

@@ -67,6 +67,37 @@ func.func @channels(%q: tensor<8x2048x8x128xbf16>, %k: tensor<8x2048x8x128xbf16>
 
 // -----
 
+// A delta rule: scores, Q M, K M, T times what is left of values, outputs, the state. Sums of decays, and their exponentials, are at hand.
+// CHECK-LABEL: func.func @delta(
+// CHECK: %[[MADE:.*]]:2 = tile.launch @lsm_chunk_inverse_gh_h32_k128_v64_c64_bf16_pbf16 grid [32, 129, 1]{{.*}} -> (tensor<1x129x32x64x64xbf16>, tensor<1x129x32x192xf32>)
+// CHECK: tile.launch @lsm_output_walk_gh_h32_k128_v128_c64_bf16_pbf16 grid [2, 32, 1]({{.*}}%[[MADE]]#0, %[[MADE]]#1
+// The triangle is inverted, and nothing is multiplied by the inverse.
+// CHECK-LABEL: func.func @lsm_chunk_inverse_gh_h32_k128_v64_c64_bf16_pbf16(
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: tile.solve
+// CHECK-NOT: tile.dot
+// CHECK: tile.cumsum {{.*}} : vector<64xf32>
+// CHECK-LABEL: func.func @lsm_output_walk_gh_h32_k128_v128_c64_bf16_pbf16(
+// CHECK: scf.for {{.*}} -> (vector<64x128xf32>, i32)
+// CHECK-NOT: tile.cumsum
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: %[[S:.*]] = arith.truncf {{.*}} : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: tile.dot {{.*}} {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.dot {{.*}}, %[[S]], {{.*}} {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.dot {{.*}} : vector<64x64xbf16>, vector<64x128xbf16>, vector<64x128xf32>
+// CHECK: tile.store {{.*}} : vector<64x64xbf16>, memref<?x?x32x128xbf16>
+func.func @delta(%q: tensor<1x8192x32x128xbf16>, %g: tensor<1x8192x32xf32>, %s: tensor<1x32x128x128xf32>, %c: tensor<1x129x4xi32>) -> tensor<1x8192x32x128xbf16> {
+  %t, %sums = braid.lsm.chunk_inverse GH %q log_decay(%g) beta(%g) chunks(%c) {chunk_size = 64 : i64}
+    : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32xf32>, tensor<1x8192x32xf32>, tensor<1x129x4xi32>) -> (tensor<1x129x32x64x64xbf16>, tensor<1x129x32x192xf32>)
+  %o, %f = braid.lsm.output_walk GH %q, %q, %q inverse(%t, %sums) initial_state(%s) chunks(%c) {chunk_size = 64 : i64, scale = 0.5 : f64}
+    : (tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x8192x32x128xbf16>, tensor<1x129x32x64x64xbf16>, tensor<1x129x32x192xf32>, tensor<1x32x128x128xf32>, tensor<1x129x4xi32>) -> (tensor<1x8192x32x128xbf16>, tensor<1x32x128x128xf32>)
+  return %o : tensor<1x8192x32x128xbf16>
+}
+
+// -----
+
 func.func @no_kernel(%q: tensor<1x64x2x32xbf16>, %v: tensor<1x64x2x48xbf16>, %s: tensor<1x2x32x48xf32>, %c: tensor<1x3x4xi32>) -> tensor<1x64x2x48xbf16> {
   // expected-error @+1 {{has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 (of class V of them) and at most 128}}
   %o, %f = braid.lsm.output_walk I %q, %q, %v initial_state(%s) chunks(%c) {chunk_size = 32 : i64, scale = 0.5 : f64}
