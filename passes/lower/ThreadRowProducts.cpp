@@ -45,6 +45,16 @@ Buffer *ThreadLowering::allocatePanel(VectorType type) {
 /// Nobody addresses its elements.
 View ThreadLowering::panelView(Buffer *buffer) const { return {buffer->memref, {}, buffer}; }
 
+void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
+  Phase phase(*this);
+  touched(arguments[load.getSource()], false);
+  touched(view, true);
+  copyPanel(load, accesses[load], rowsAligned(load, accesses[load]), view, constant(0));
+  if (!grouped)
+    NVVM::CpAsyncCommitGroupOp::create(b, loc);
+  started = true;
+}
+
 /// By wgmma, not waited for: 16 of the 64 rows are this warp's. The left operand lies in a panel, or in registers, 16 columns each.
 SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held,
                                                   const PanelAt &right, int64_t depth, SmallVector<Value> sums) {

@@ -464,16 +464,6 @@ void ThreadLowering::joinLoads() {
   }
 }
 
-void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
-  Phase phase(*this);
-  touched(arguments[load.getSource()], false);
-  touched(view, true);
-  copyPanel(load, accesses[load], rowsAligned(load, accesses[load]), view, constant(0));
-  if (!grouped)
-    NVVM::CpAsyncCommitGroupOp::create(b, loc);
-  started = true;
-}
-
 void ThreadLowering::awaitCopies(int64_t underWay) {
   NVVM::CpAsyncWaitGroupOp::create(b, loc, underWay);
   if (!panels.empty())
