@@ -33,6 +33,7 @@ struct ThreadLowering::Walk {
   bool moves(tile::StoreOp store);
   bool isCarried(Value tile, DenseMap<Value, bool> &known);
   void collectReady();
+  bool isAlike(Operation *access, ArrayRef<Value> strides, int64_t elements);
   ValueRange yielded() { return op.getBody()->getTerminator()->getOperands(); }
 };
 
@@ -146,6 +147,21 @@ void ThreadLowering::Walk::collectReady() {
   }
 }
 
+/// Whether what is trusted of one iteration's access holds of all: no rows may be missing, and iterations are whole vectors of `elements` apart.
+bool ThreadLowering::Walk::isAlike(Operation *access, ArrayRef<Value> strides, int64_t elements) {
+  auto load = dyn_cast<tile::LoadOp>(access);
+  auto store = dyn_cast<tile::StoreOp>(access);
+  if ((load ? load.getLimit() : store.getLimit()) || (load ? load.getRows() : store.getRows()))
+    return false;
+  OperandRange indices = load ? load.getIndices() : store.getIndices();
+  return llvm::all_of(llvm::zip_equal(indices, strides), [&](auto dimension) {
+    auto [index, stride] = dimension;
+    std::optional<int64_t> known = getConstantIntValue(stride);
+    return index.getParentBlock() != op.getBody() || index.template getDefiningOp<arith::ConstantOp>() ||
+           (known && *known % elements == 0);
+  });
+}
+
 /// Whether two parameters may be one buffer.
 bool ThreadLowering::mayShare(Value x, Value y) {
   if (x == y)
@@ -254,6 +270,14 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
     for (Operation *access : vectors.accesses)
       (access->getBlock() == op.getBody() ? own : outer).push_back(access);
     Value outside = vectors.width ? isTrusted(outer, vectors.width) : Value();
+    // Then the question stands before the loop: where it is asked in each iteration both answers take registers.
+    bool alike = vectors.width && walk.numbers.empty() && llvm::all_of(own, [&](Operation *access) {
+                   auto load = dyn_cast<tile::LoadOp>(access);
+                   auto store = dyn_cast<tile::StoreOp>(access);
+                   int64_t size = bytesOf(elementOf(load ? load.getResult() : store.getValue()));
+                   return walk.isAlike(access, arguments[load ? load.getSource() : store.getTarget()].strides,
+                                       std::min(vectors.width, 16 / size));
+                 });
     Vectors before{vectors.width, {}};
     before.accesses.insert(outer.begin(), outer.end());
 
@@ -368,25 +392,37 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
           Value condition = outside;
           for (int64_t i = 0; i < count; ++i) {
             iterations.push_back(place(add(first, mul(step, constant(i)))));
+            if (alike)
+              continue;
             Value inside = vectors.width ? isTrusted(own, vectors.width) : Value();
             condition = condition && inside ? arith::AndIOp::create(b, loc, condition, inside).getResult()
                         : inside            ? inside
                                             : condition;
           }
           SmallVector<Value> current(now);
+          if (alike)
+            return run(iterations, lanes, current);
           return onTrust(vectors, condition, types, [&](bool) { return run(iterations, lanes, current); });
         };
         carried = repeat(from, to, mul(step, constant(count)), carried, body, op);
       };
-      Value from = lo;
-      if (together > 1) {
-        Value span = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, hi, lo), constant(0));
-        Value several = mul(step, constant(together));
-        Value count = arith::DivUIOp::create(b, loc, span, several);
-        from = add(lo, mul(count, several));
-        through(lo, from, together);
-      }
-      through(from, hi, 1);
+      SmallVector<Value> begun = carried;
+      auto throughAll = [&](bool) {
+        carried = begun;
+        Value from = lo;
+        if (together > 1) {
+          Value span = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, hi, lo), constant(0));
+          Value several = mul(step, constant(together));
+          Value count = arith::DivUIOp::create(b, loc, span, several);
+          from = add(lo, mul(count, several));
+          through(lo, from, together);
+        }
+        through(from, hi, 1);
+        return carried;
+      };
+      if (alike)
+        place(lo);
+      carried = alike ? onTrust(vectors, {}, types, throughAll) : throughAll(false);
       for (auto [s, lane] : llvm::enumerate(lanes))
         for (auto [i, result] : llvm::enumerate(results))
           writeView(result, lane.lead, lane.strip, carried[s * results.size() + i], false);

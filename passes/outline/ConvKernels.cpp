@@ -4,11 +4,12 @@
 //   `tail`. L = number of tokens that are not padding; new_tail = the K - 1 inputs before token L.
 //
 //   dx_u    = sum_j w_j dy_{u + s} [u >= documents[u + s]] + dnew_tail_{u - L + K - 1},  u >= -(K - 1); u < 0 gives
-//   dtail dw_j    = sum over b, then t, of dy_t x_{t - s} [t - s >= documents[t]]
+//             dtail
+//   dw_j    = sum over b, u of x_u dy_{u + s} [u >= documents[u + s]]
 //
-// Programs own (token rows, feature columns, batch); the first token rows also see the tail. dweight: a program per
-// block of features walks all tokens, so its sum has one order. Rows whose taps all lie in one document and in the row
-// of the batch, most of them, are plain sums of products: nothing is compared per element.
+// Programs own (token rows, feature columns, batch); the first token rows also see the tail. Rows whose taps all lie in one document and in the row
+// of the batch, most of them, are plain sums of products: nothing is compared per element. dx and dweight read the same of dy: one kernel reads it
+// once, and x, and has the sums of parts of the tokens, which are added up in their order.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -28,7 +29,11 @@ struct ConvShape {
   int64_t halo() const { return taps - 1; }
   int64_t rows() const { return std::max<int64_t>(32, halo()); } ///< only the first rows may reach the tail
   int64_t columns() const { return divisorUpTo(features, 64); }
-  int64_t weightColumns() const { return divisorUpTo(features, features >= 256 ? 64 : 16); }
+  /// Of a block of the gradient. Threads of a GPU hold a sum for each of their columns and taps: 8 columns, 4 taps, 32 sums.
+  int64_t gradRows(bool gpu) const {
+    int64_t elements = 1024 * 4 / std::max<int64_t>(llvm::PowerOf2Ceil(taps), 4);
+    return gpu ? std::clamp<int64_t>(llvm::bit_floor<uint64_t>(elements / columns()), 1, 32) : rows();
+  }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("{0}_d{1}_k{2}_{3}", what, features, taps, typeName(token));
     if (weight != token)
@@ -141,90 +146,96 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
   });
 }
 
-/// dx and dtail: program (rows, columns, batch).
-void writeGradInputs(KernelBuilder &k, const ConvShape &shape) {
+/// dx, dtail and sums for dweight: program (columns, batch, part of the tokens). The tail is the last part. Rows that dy, or the new tail, may end
+/// with come behind the others of a part.
+void writeGrad(KernelBuilder &k, const ConvShape &shape, bool gpu) {
   Conv conv(k, shape);
-  Var weight = k.buffer("weight", shape.weight, {shape.features, shape.taps}), documents = conv.documents();
-  Var dy = conv.tokens("dy"), dNewTail = conv.tail("dnew_tail"), dx = conv.tokens("dx"), dTail = conv.tail("dtail");
-  int64_t R = shape.rows(), F = shape.columns(), halo = shape.halo();
-  Var u0 = k.program(0) * static_cast<double>(R), column = k.program(1) * static_cast<double>(F), b = k.program(2);
+  Var x = conv.tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
+  Var documents = conv.documents(), tail = conv.tail("tail"), dy = conv.tokens("dy");
+  Var dNewTail = conv.tail("dnew_tail"), dx = conv.tokens("dx"), dTail = conv.tail("dtail");
+  Var parts = k.buffer("parts", shape.compute, {kDynamic, kDynamic, shape.features, shape.taps});
+  Var span = k.index("span");
+  int64_t F = shape.columns(), R = shape.gradRows(gpu), halo = shape.halo();
+  Var column = k.program(0) * static_cast<double>(F), b = k.program(1), part = k.program(2);
   Vars w = conv.weights(weight, column, F);
-  // Cotangent of the inputs [first, first + count); first may be negative.
-  auto cotangent = [&](Var first, int64_t count) {
-    Var out;
+  Var tokens = k.size(x, 1), length = tokensOf(k, documents, b), first = part * span;
+  enum class At { oneDocument, inside, end };
+  // dy of those that tap j takes the inputs [u, u + count) to; u may be negative.
+  auto targets = [&](Var u, int64_t count, At at) {
+    Vars ds;
     for (int64_t j = 0; j < shape.taps; ++j) {
-      Var target = first + static_cast<double>(halo - j);
-      Var d = conv.load(dy, b, target, column, count, F), document = conv.documentRows(documents, b, target, count);
-      Var term = conv.inDocument(d, document, first) * expand(w[j], 0, count);
+      Var to = u + static_cast<double>(halo - j);
+      Var d = at == At::end ? conv.load(dy, b, to, column, count, F) : conv.inner(dy, b, to, column, count, F);
+      if (at != At::oneDocument)
+        d = conv.inDocument(d, conv.documentRows(documents, b, to, count), u);
+      ds.push_back(d);
+    }
+    return ds;
+  };
+  auto cotangent = [&](ArrayRef<Var> ds, Var u, int64_t count, At at) {
+    Var out;
+    for (auto [d, tap] : llvm::zip_equal(ds, w)) {
+      Var term = d * expand(tap, 0, count);
       out = out ? out + term : term;
     }
-    if (halo == 0)
+    if (halo == 0 || at != At::end)
       return out;
-    Var inTail = first + static_cast<double>(halo) - tokensOf(k, documents, b);
-    return out + conv.loadTail(dNewTail, b, inTail, column, count, F);
+    return out + conv.loadTail(dNewTail, b, u + static_cast<double>(halo) - length, column, count, F);
   };
-  // One document that goes on for another halo: no cotangent comes through the new tail either.
-  Var plain = conv.inOneDocument(documents, b, u0, u0 + static_cast<double>(R + halo - 1));
-  auto sums = [&] {
-    Var out;
-    for (int64_t j = 0; j < shape.taps; ++j) {
-      Var term = conv.inner(dy, b, u0 + static_cast<double>(halo - j), column, R, F) * expand(w[j], 0, R);
-      out = out ? out + term : term;
-    }
-    k.store(cast(out, shape.token), dx, {b, u0, column});
-    return Vars();
+  auto storeSums = [&](ArrayRef<Var> sums) {
+    Vars columns;
+    for (Var s : sums)
+      columns.push_back(reshape(s, {F, 1}));
+    k.store(concat(columns), parts, {part, b, column, 0});
   };
-  k.when(plain, sums, [&] {
-    k.store(cast(cotangent(u0, R), shape.token), dx, {b, u0, column}, {.limit = k.size(dx, 1)});
-    return Vars();
-  });
-  if (halo == 0)
-    return;
-  k.when(eq(u0, 0.0), [&] { k.store(cast(cotangent(k.number(-halo), halo), shape.tail), dTail, {b, 0, column}); });
-}
-
-/// dweight: program (columns).
-void writeGradWeight(KernelBuilder &k, const ConvShape &shape, Type result) {
-  Conv conv(k, shape);
-  Var x = conv.tokens("x"), documents = conv.documents(), tail = conv.tail("tail"), dy = conv.tokens("dy");
-  Var dWeight = k.buffer("dweight", result, {shape.features, shape.taps});
-  int64_t R = shape.rows(), F = shape.weightColumns(), halo = shape.halo();
-  Var column = k.program(0) * static_cast<double>(F), tokens = k.size(x, 1);
-  Vars sums(shape.taps, k.tile({F}, shape.compute));
-  auto add = [&](Var b, Var t0, llvm::ArrayRef<Var> now, bool withTail) {
-    Var d = conv.load(dy, b, t0, column, R, F), document = conv.documentRows(documents, b, t0, R);
-    Vars taps; // all of them before they are added: one loop over the rows
-    for (int64_t j = 0; j < shape.taps; ++j) {
-      int64_t shift = halo - j;
-      Var source = conv.inputs(x, tail, b, t0, shift, column, R, F, withTail);
-      taps.push_back(sum(conv.inDocument(source, document, t0 - static_cast<double>(shift)) * d, 0));
-    }
-    for (int64_t j = 0; j < shape.taps; ++j)
-      taps[j] = now[j] + taps[j];
-    return taps;
-  };
-  sums = k.loop(0, k.size(x, 0), 1, sums, [&](Var b, llvm::ArrayRef<Var> now) -> Vars {
-    Vars first = add(b, k.number(0), now, /*withTail=*/true);
-    return k.loop(R, tokens, R, first, [&](Var t0, llvm::ArrayRef<Var> inner) {
-      Var plain = conv.inOneDocument(documents, b, t0 - static_cast<double>(halo), t0 + static_cast<double>(R - 1));
-      return k.when(
-          plain,
-          [&] {
-            Var d = conv.inner(dy, b, t0, column, R, F);
-            Vars taps;
-            for (int64_t j = 0; j < shape.taps; ++j)
-              taps.push_back(sum(conv.inner(x, b, t0 - static_cast<double>(halo - j), column, R, F) * d, 0));
-            for (int64_t j = 0; j < shape.taps; ++j)
-              taps[j] = inner[j] + taps[j];
-            return taps;
-          },
-          [&] { return add(b, t0, inner, /*withTail=*/false); });
+  if (halo > 0)
+    k.when(ge(first, tokens), [&] {
+      Vars ds = targets(k.number(-halo), halo, At::end);
+      k.store(cast(cotangent(ds, k.number(-halo), halo, At::end), shape.tail), dTail, {b, 0, column});
+      Var source = conv.loadTail(tail, b, k.number(0), column, halo, F);
+      storeSums(llvm::map_to_vector(ds, [&](Var d) { return sum(d * source, 0); }));
     });
+  k.when(lt(first, tokens), [&] {
+    Var last = min(first + span, tokens);
+    Var whole = max(min(last, length - static_cast<double>(halo)) - first, 0.0) / static_cast<double>(R);
+    Var end = first + whole * static_cast<double>(R);
+    auto block = [&](Var u, ArrayRef<Var> now, int64_t count, At at) {
+      Vars ds = targets(u, count, at);
+      Var out = cast(cotangent(ds, u, count, at), shape.token);
+      k.store(out, dx, {b, u, column}, {.limit = at == At::end ? tokens : Var()});
+      // A CPU reads again what its caches have, or tiles for both formulas would be written; each thread of a GPU adds up elements of its own.
+      if (!gpu)
+        ds = targets(u, count, at);
+      Var source = at == At::end ? conv.load(x, b, u, column, count, F) : conv.inner(x, b, u, column, count, F);
+      Vars sums; // all of them before they are added: one loop over the rows
+      for (Var d : ds)
+        sums.push_back(gpu ? d * source : sum(d * source, 0));
+      for (auto [total, before] : llvm::zip_equal(sums, now))
+        total = before + total;
+      return sums;
+    };
+    auto zeros = [&](int64_t count) {
+      return Vars(shape.taps, gpu ? k.tile({count, F}, shape.compute) : k.tile({F}, shape.compute));
+    };
+    Vars sums = k.loop(first, end, R, zeros(R), [&](Var u, ArrayRef<Var> now) {
+      if (gpu)
+        return block(u, now, R, At::inside);
+      Var plain = conv.inOneDocument(documents, b, u, u + static_cast<double>(R + halo - 1));
+      return k.when(
+          plain, [&] { return block(u, now, R, At::oneDocument); }, [&] { return block(u, now, R, At::inside); });
+    });
+    // Few rows at a time, or they would take the most registers. Behind the tokens nothing comes to padding.
+    int64_t few = gpu ? std::max<int64_t>(R / 4, 1) : R;
+    Var blocks = (max(min(last, length) - end, 0.0) + static_cast<double>(few - 1)) / static_cast<double>(few);
+    Var padding = end + blocks * static_cast<double>(few);
+    Vars behind = k.loop(end, padding, few, gpu ? zeros(few) : sums,
+                         [&](Var u, ArrayRef<Var> now) { return block(u, now, few, At::end); });
+    k.loop(padding, last, R,
+           [&](Var u) { k.store(k.tile({R, F}, shape.token), dx, {b, u, column}, {.limit = tokens}); });
+    for (auto [total, more] : llvm::zip_equal(sums, behind))
+      total = gpu ? sum(total, 0) + sum(more, 0) : more;
+    storeSums(sums);
   });
-  Vars columns;
-  for (Var s : sums)
-    columns.push_back(reshape(s, {F, 1}));
-  k.store(cast(concat(columns), result), dWeight, {column, 0});
 }
 
 /// Features may come as heads ([B, T, H, K]); the kernels see channels [B, T, D].
@@ -262,22 +273,26 @@ LogicalResult outlineGrad(ShortConvGradOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
   Value in = channels(context, op, op.getX()), dy = channels(context, op, op.getDy());
   Shape x = shapeOf(in);
-  Type result = tensorType(op.getDweight()).getElementType();
-  std::string inputs = context.kernel(shape.kernelName("short_conv_grad_x"), {"rows", "columns", "batch"},
-                                      [&](KernelBuilder &k) { writeGradInputs(k, shape); });
-  auto first = context.launch(op, inputs, {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]});
-  first.arg("weight", op.getWeight())
-      .arg("documents", op.getDocuments())
-      .arg("dy", dy)
-      .arg("dnew_tail", op.getDnewTail());
-  auto dInputs = first.result("dx", channelsType(op.getDx(), in)).result("dtail", op.getDtail().getType()).run();
-  std::string weights = context.kernel(shape.kernelName("short_conv_grad_weight"), {"columns"},
-                                       [&](KernelBuilder &k) { writeGradWeight(k, shape, result); });
-  auto second = context.launch(op, weights, {shape.features / shape.weightColumns()});
-  second.arg("x", in).arg("documents", op.getDocuments()).arg("tail", op.getTail()).arg("dy", dy);
-  Value dWeight = second.result("dweight", op.getDweight().getType()).run()[0];
-  context.replace(op, {dInputs[0], dWeight, dInputs[1]});
-  return success();
+  int64_t rows = shape.gradRows(context.gpu), blocks = ceilDiv(x[1], rows), columns = shape.features / shape.columns();
+  int64_t programs = std::clamp<int64_t>(rowSumPrograms(context) / (columns * x[0]), 1, blocks);
+  int64_t span = ceilDiv(blocks, programs) * rows, parts = ceilDiv(x[1], span) + (shape.halo() > 0 ? 1 : 0);
+  std::string kernel = context.kernel(shape.kernelName("short_conv_grad"), {"columns", "batch", "part"},
+                                      [&](KernelBuilder &k) { writeGrad(k, shape, context.gpu); });
+  auto launch = context.launch(op, kernel, {columns, x[0], parts});
+  launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
+  launch.arg("dy", dy).arg("dnew_tail", op.getDnewTail());
+  launch.result("dx", channelsType(op.getDx(), in)).result("dtail", op.getDtail().getType());
+  launch.result("parts", RankedTensorType::get({parts, x[0], shape.features, shape.taps}, shape.compute));
+  SmallVector<Value> results = launch.index("span", span).run();
+  Value each = context.view(op, results[2], {parts * x[0], shape.features, shape.taps});
+  Value dWeight = sumOverRows(op, each, context);
+  CastOp rounded;
+  if (dWeight.getType() != op.getDweight().getType()) {
+    rounded = CastOp::create(context.rewriter, op.getLoc(), op.getDweight().getType(), dWeight);
+    dWeight = rounded;
+  }
+  context.replace(op, {results[0], dWeight, results[1]});
+  return rounded ? outlineRows(rounded.getOperation(), context) : success();
 }
 
 } // namespace

@@ -214,12 +214,17 @@ LogicalResult constant(arith::ConstantOp op, OutlineContext &context) {
 
 Var tokensOf(KernelBuilder &k, Var documents, Var b) {
   Var tokens = k.size(documents, 1), none = k.constant(k.i32(), 0);
-  Var count = k.loop(0, tokens, kBlock, {none}, [&](Var t, ArrayRef<Var> now) -> Vars {
-    Var starts = k.load(documents, {b, t}, {kBlock}, {.limit = tokens}),
-        inside = lt(k.iota({kBlock}, 0), cast(tokens - t, k.i32()));
-    return {now[0] + sum(cast(both(inside, lt(starts, std::numeric_limits<int32_t>::max())), k.i32()), 0)};
-  })[0];
-  return cast(count, k.builder.getIndexType());
+  double padding = std::numeric_limits<int32_t>::max();
+  auto count = [&] {
+    Var count = k.loop(0, tokens, kBlock, {none}, [&](Var t, ArrayRef<Var> now) -> Vars {
+      Var starts = k.load(documents, {b, t}, {kBlock}, {.limit = tokens}),
+          inside = lt(k.iota({kBlock}, 0), cast(tokens - t, k.i32()));
+      return {now[0] + sum(cast(both(inside, lt(starts, padding)), k.i32()), 0)};
+    })[0];
+    return Vars{cast(count, k.builder.getIndexType())};
+  };
+  // Where the last token is not padding, none is.
+  return k.when(lt(k.at(documents, {b, tokens - 1.0}), padding), [&] { return Vars{tokens}; }, count)[0];
 }
 
 Value fillWith(Operation *op, RankedTensorType type, double value, OutlineContext &context) {

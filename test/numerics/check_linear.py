@@ -95,6 +95,8 @@ def add_conv(program, rng, dtype):
         ((2, 2, 8), 4),
         ((1, 1, 16), 4),
         ((2, 40, 10), 2),
+        ((1, 50, 12448), 4),
+        ((1, 60, 64), 9),
     ]:
         channels = int(np.prod(features))
         f = program.function(f"short_conv_t{T}_d{'x'.join(map(str, features))}_k{taps}_{dtype}", dtype)
