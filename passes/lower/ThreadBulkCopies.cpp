@@ -97,7 +97,9 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe, const SumReads &reads) {
   const Product &p = pipe.p;
   scf::ForOp tiles = pipe.tiles, all = pipe.groups ? pipe.groups : tiles;
   bool meet = p.across > 1; // warps that share rows, in shared memory
-  auto ofSums = [&](Value v) { return reads.formulas.contains(v) || (!meet && reads.rows.contains(v)); };
+  auto ofSums = [&](Value v) {
+    return reads.formulas.contains(v) || llvm::is_contained(reads.madeOfRows, v) || (!meet && reads.rows.contains(v));
+  };
   int64_t barriers = (2 * p.stages + 1) * kBarrierBytes;
   if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || all->getBlock() != &kernel.front() ||
       !staysInRegisters(tiles, ofSums) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)

@@ -364,6 +364,7 @@ private:
   void enterSum(const LoopSums &held, size_t at);
   void leaveSums(const LoopSums &held);
   void readNumbers(const std::shared_ptr<const LoopSums> &held);
+  void makeRows(const std::shared_ptr<const LoopSums> &held);
   SmallVector<Value> pickSums(const LoopSums &held, Value columns, Value x);
   SmallVector<Value> reduceSums(const LoopSums &held, tile::ReduceOp op, SmallVectorImpl<Value> *kept);
   void storeSumRows(tile::StoreOp store, const SumRows &rows);

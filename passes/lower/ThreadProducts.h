@@ -104,6 +104,7 @@ struct ThreadLowering::SumReads {
   llvm::SetVector<Value> formulas,
       rows; ///< tiles as large as the sum, itself among them, and `known`; what is reduced of them
   Value made; ///< the formula that is stored in the place of the sum; null: the sum is
+  SmallVector<Value> madeOfRows; ///< row by row of what is reduced, each behind what it is made of
   llvm::SetVector<Value> numbers,
       known; ///< of rows: which column is picked, or where it is stored; what they are computed from
 };

@@ -1,10 +1,11 @@
 //===- ThreadSumRows.cpp - what is reduced along the rows of sums in registers ------------------------------------===//
 //
-//   C = sum_k A B;   m_i = max_j C_ij;   P_ij = exp(C_ij - m_i);   s_i = sum_j P_ij;   t_i = C_i,l(i)      (a projection on words, and what its softmax needs)
+//   C = sum_k A B;   r_i = f(max_j C_ij);   P_ij = exp(C_ij - r_i);   s_i = sum_j P_ij;   t_i = C_i,l(i)      (a projection on words, and what its softmax needs)
 //
 // A sum of products (ThreadProducts.cpp) that one store takes from registers may be read by such formulas too: of each row that a thread has elements of,
 // it reduces its own, in four chains of which none waits for another; then the four lanes do that share a row. Where warps share a row, each leaves its
-// part in shared memory, and all add up the parts in the same order. What is reduced is the number that is stored, unless the store rounds it.
+// part in shared memory, and all add up the parts in the same order. What is reduced is the number that is stored, unless the store rounds it. What is made of
+// such numbers, row by row (r), every lane of the row makes by itself.
 //
 // The store may take such a formula in the place of the sum (P): what was reduced is kept in the sum's registers, and computed once. Of a row one element may be
 // picked (t), by a number that is known before the sum is: its thread looks for it among its own, and threads that do not have it look at none.
@@ -51,6 +52,7 @@ void ThreadLowering::planSums() {
     if (reads.made)
       atHand.insert(reads.made);
     atHand.insert(reads.known.begin(), reads.known.end());
+    atHand.insert(reads.madeOfRows.begin(), reads.madeOfRows.end());
   });
   if (!atHand.empty())
     plan.drop(atHand.getArrayRef(), {});
@@ -92,6 +94,12 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
         first = !first || user->isBeforeInBlock(first) ? user : first;
         if (std::optional<Pick> pick = pickBy(reduce))
           reads.numbers.insert(pick->columns);
+      } else if (isRow && keepsPlaces(user) && getElementTypeOrSelf(result).isF32() &&
+                 tileType(result).getShape() == tileType(v).getShape()) {
+        if (llvm::is_contained(reads.madeOfRows, result))
+          continue;
+        work.push_back(result);
+        reads.madeOfRows.push_back(result);
       } else if (isFormula && tileType(result).getShape() == tileType(sum).getShape()) {
         if (reads.formulas.insert(result))
           work.push_back(result);
@@ -110,9 +118,17 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
   for (Value numbers : reads.numbers)
     if (!first || !isKnownBefore(numbers, first, reads.known))
       return false;
+  llvm::sort(reads.madeOfRows,
+             [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
+  for (Value made : reads.madeOfRows)
+    for (Value operand : made.getDefiningOp()->getOperands())
+      if (!operand.getDefiningOp<arith::ConstantOp>() && !reads.rows.contains(operand) &&
+          !llvm::is_contained(reads.madeOfRows, operand))
+        return false;
   reads.formulas.insert(reads.known.begin(), reads.known.end());
   return (reads.store || !reads.rows.empty()) &&
-         (!planned || llvm::none_of(reads.formulas, [&](Value v) { return v != sum && plan.isKept(v); }));
+         (!planned || llvm::none_of(llvm::concat<const Value>(reads.formulas, reads.madeOfRows),
+                                    [&](Value v) { return v != sum && plan.isKept(v); }));
 }
 
 std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum) const {
@@ -138,7 +154,7 @@ void ThreadLowering::enterSum(const LoopSums &held, size_t at) {
   for (const auto &[tile, sums] : loopSums)
     if (sums->product.dot == held.product.dot)
       registers[tile] = sums->sums[at];
-  for (Value rows : llvm::concat<const Value>(held.reads.rows, held.reads.numbers))
+  for (Value rows : llvm::concat<const Value>(held.reads.rows, held.reads.madeOfRows, held.reads.numbers))
     if (auto it = sumRows.find(rows); it != sumRows.end())
       registers[rows] = it->second->rows[inRow];
   startStrip();
@@ -148,8 +164,31 @@ void ThreadLowering::leaveSums(const LoopSums &held) {
   startStrip();
   for (const auto &[tile, sums] : loopSums)
     registers.erase(tile);
-  for (Value rows : llvm::concat<const Value>(held.reads.rows, held.reads.numbers))
+  for (Value rows : llvm::concat<const Value>(held.reads.rows, held.reads.madeOfRows, held.reads.numbers))
     registers.erase(rows);
+}
+
+/// What is made of the rows that are at hand by now, and of no others.
+void ThreadLowering::makeRows(const std::shared_ptr<const LoopSums> &held) {
+  for (Value made : held->reads.madeOfRows) {
+    SmallVector<Value> operands;
+    for (Value operand : made.getDefiningOp()->getOperands())
+      if (!operand.getDefiningOp<arith::ConstantOp>())
+        operands.push_back(operand);
+    if (sumRows.count(made) || !llvm::all_of(operands, [&](Value operand) { return sumRows.count(operand); }))
+      continue;
+    SmallVector<Value> rows(sumRows.lookup(operands.front())->rows.size());
+    for (auto [i, row] : llvm::enumerate(rows)) {
+      startStrip();
+      for (Value operand : operands)
+        registers[operand] = sumRows.lookup(operand)->rows[i];
+      row = eval(made, {}, {constant(0), 0, held->product.m, 0, 1});
+    }
+    startStrip();
+    for (Value operand : operands)
+      registers.erase(operand);
+    sumRows[made] = std::make_shared<const SumRows>(SumRows{held, std::move(rows)});
+  }
 }
 
 /// What is known of rows before sums are looked at: asked for first, so that it arrives meanwhile.
@@ -322,6 +361,7 @@ bool ThreadLowering::lowerSumRows(Operation *op) {
       loopSums[held->result] = others;
     }
     sumRows[reduce.getResult()] = std::make_shared<const SumRows>(SumRows{held, std::move(rows)});
+    makeRows(held);
   } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
     auto it = sumRows.find(store.getValue());
     if (it == sumRows.end())

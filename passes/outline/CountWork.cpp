@@ -131,8 +131,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f3
             if (!why.empty())
               return "blocks of rows: the logits of one block exist at a time";
             return isa<LinearCrossEntropyGradOp, LinearLossPartGradOp>(op)
-                       ? "blocks of rows: exponentials of the logits of one block exist at a time, in bf16, and the "
-                         "gradient takes their place"
+                       ? "blocks of rows: exponentials of the logits of one block exist at a time, in bf16, which "
+                         "its products scale"
                        : "blocks of rows: the product says what the loss needs, logits are in no memory";
           })
       .Case<LsmStepOp, LsmInnerStepOp>([](auto) { return "one token: the recurrence itself, no chunks"; })

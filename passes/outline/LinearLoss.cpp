@@ -5,7 +5,8 @@
 //
 // A block is a repeat over the rows of X, which stay where they are; D takes the place of L. All logits together would
 // take tokens x vocabulary, the largest tensor of most models. Where a product on a GPU says of its tiles what a loss needs (ProductSums.cpp), a forward has none
-// in memory, and a backward their exponentials in bf16, whose place D takes.
+// in memory, and a backward their exponentials in bf16, E, which are D but for a factor of each row and the label's element:  dX = s (E W^T);  dW += (s X)^T E.
+// E is not rounded again, as D was of it; s X is.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -218,16 +219,21 @@ LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context
   return success();
 }
 
-/// What a block of rows gives to the gradients once its lse is known: dweight so far, and dx.
-static SmallVector<Value> blockGradients(Operation *at, const Head &head, Value x, Value d, Value dweight,
+/// What a block of rows gives to the gradients once its lse is known: dweight so far, and dx. d without scales is all of its rows.
+static SmallVector<Value> blockGradients(Operation *at, const Head &head, Value x, ScaledGradients d, Value dweight,
                                          RankedTensorType piece, OutlineContext &context) {
   int64_t m = head.width(), v = head.vocabulary();
-  Product weights =
-      head.transposed ? Product{d, x, dweight, v, m, m, true, false} : Product{x, d, dweight, m, v, v, true, false};
+  RankedTensorType type = tensorType(x), sumType = type;
+  if (d.scales) {
+    sumType = type.clone(Float32Type::get(type.getContext())); // rounded when it is scaled
+    x = scaleRows(at, x, d.scales, type.getElementType(), context);
+  }
+  Product weights = head.transposed ? Product{d.rows, x, dweight, v, m, m, true, false}
+                                    : Product{x, d.rows, dweight, m, v, v, true, false};
   Value sum = matrixProduct(at, weights, piece, context);
-  Value dx = matrixProduct(at, {d, head.weight, {}, v, head.transposed ? m : v, m, false, !head.transposed},
-                           x.getType(), context);
-  return {sum, dx};
+  Value dx = matrixProduct(at, {d.rows, head.weight, {}, v, head.transposed ? m : v, m, false, !head.transposed},
+                           sumType, context);
+  return {sum, d.scales ? scaleRows(at, dx, d.scales, type.getElementType(), context) : dx};
 }
 
 LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext &context) {
@@ -235,15 +241,16 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value x = perRow[0], labels = perRow[1], d;
+    Value x = perRow[0], labels = perRow[1];
+    ScaledGradients d;
     SmallVector<Value> rows;
     if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, {}, true}, context)) {
       rows = rowLosses(at, *tiles, labels, head.vocabulary(), context);
-      d = rowGradients(at, *tiles, labels, rows[0], op.getDsum(), context);
+      d = scaledGradients(at, *tiles, labels, rows[0], op.getDsum(), context);
     } else {
       Value logits = head.logits(at, x, context);
       rows = rowLosses(at, logits, labels, head.rounded(), context);
-      d = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
+      d.rows = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
     }
     SmallVector<Value> out = blockGradients(at, head, x, d, dweight, piece, context);
     out.push_back(rows[1]);
@@ -271,11 +278,12 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
-    Value x = perRow[0], labels = perRow[1], lse = perRow[2], place = op.getCoordinate(), d;
+    Value x = perRow[0], labels = perRow[1], lse = perRow[2], place = op.getCoordinate();
+    ScaledGradients d;
     if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, place, true}, context))
-      d = rowGradients(at, *tiles, labels, lse, op.getDsum(), context, place);
+      d = scaledGradients(at, *tiles, labels, lse, op.getDsum(), context, place);
     else
-      d = rowGradients(at, head.logits(at, x, context), labels, lse, op.getDsum(), element, context, place);
+      d.rows = rowGradients(at, head.logits(at, x, context), labels, lse, op.getDsum(), element, context, place);
     return blockGradients(at, head, x, d, dweight, piece, context);
   };
   RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofExponentials : ofLogits;

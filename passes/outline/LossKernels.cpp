@@ -63,17 +63,17 @@ private:
 /// Rows and tiles at a time of a program that joins what a product says of tiles: enough programs, and 16 bytes of each tile.
 constexpr int64_t kRowsOfTiles = 4, kTilesTogether = 256;
 
-/// Of each row m_t and s_t of its tiles:  m = max m_t,  lse = m + log sum s_t exp(m_t - m), lanes apart; exponentials may be approximate as those in s_t.
+/// Of each row r_t and s_t of its tiles:  m = max r_t,  lse = m + log sum s_t exp(r_t - m), lanes apart; exponentials may be approximate as those in s_t.
 std::string lossOfTiles(StringRef name, Type element, bool part, OutlineContext &context) {
   return context.kernel((name + "_of_tiles").str(), {"rows"}, [&](KernelBuilder &k) {
     LossRows rows(k, element, part, /*ofTiles=*/true);
-    Var greatest = k.buffer("greatest", rows.real, {kDynamic, kDynamic}),
+    Var references = k.buffer("references", rows.real, {kDynamic, kDynamic}),
         sums = k.buffer("sums", rows.real, {kDynamic, kDynamic});
-    Var tiles = k.size(greatest, 0), first = k.program(0) * kRowsOfTiles;
+    Var tiles = k.size(references, 0), first = k.program(0) * kRowsOfTiles;
     const int64_t shape[] = {kTilesTogether, kRowsOfTiles};
     Var lowest = k.tile(shape, rows.real, -3.0e38), lane = k.iota(shape, 0);
     Vars lanes = k.loop(0, tiles, kTilesTogether, {lowest, lowest.like(0)}, [&](Var t, ArrayRef<Var> now) {
-      Var x = k.load(greatest, {t, first}, shape, {.limit = tiles});
+      Var x = k.load(references, {t, first}, shape, {.limit = tiles});
       x = select(lt(lane, cast(tiles - t, k.i32())), x, lowest);
       Var s = k.load(sums, {t, first}, shape, {.limit = tiles}), top = max(now[0], x);
       return Vars{top, now[1] * exp(now[0] - top) + s * exp(x - top)};
@@ -166,7 +166,7 @@ SmallVector<Value> rowLosses(Operation *op, const LossTiles &tiles, Value labels
   Type element = tensorType(tiles.sums).getElementType();
   std::string kernel = lossOfTiles(lossName(element, coordinate), element, static_cast<bool>(coordinate), context);
   auto launch = context.launch(op, kernel, {ceilDiv(shapeOf(labels)[0], kRowsOfTiles)});
-  launch.arg("label_logits", tiles.labelLogits).arg("greatest", tiles.greatest).arg("sums", tiles.sums);
+  launch.arg("label_logits", tiles.labelLogits).arg("references", tiles.references).arg("sums", tiles.sums);
   return runLosses(std::move(launch), labels, element, vocabulary, coordinate);
 }
 
@@ -209,42 +209,88 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
       .run()[0];
 }
 
-/// dlogits = (P exp(m_t - lse) - [v = label]) dsum for word v of tile t, P = exp(x - m_t); at the label (exp(x - lse) - 1) dsum. 0 for label < 0; v counts from
-/// c size with `coordinate` c
-Value rowGradients(Operation *op, const LossTiles &tiles, Value labels, Value lse, Value dsum, OutlineContext &context,
-                   Value coordinate) {
+/// An lse that an f32 number exp(lse) and bf16 ones of its size stand for, with room for their sums and quotients.
+static constexpr double kFarLse = 56;
+
+/// Of P = exp(x - r_t) for word v of tile t, in its place, E with  dlogits = scale E  for each row:
+///   ordinary rows, all r_t = 0    scale = dsum exp(-lse)   E = P, at the label exp(x) - exp(lse)
+///   all others                    scale = dsum             E = P exp(r_t - lse), at the label exp(x - lse) - 1
+/// and scale = 0 for label < 0. Of an ordinary row one element is written and none is read: these are almost all. v counts from c size with `coordinate` c.
+///
+/// Whatever the logits are, nothing overflows, and nothing is lost that f32 would tell from 0 beside 1. A tile's greatest logit is within kFarLogit of r_t, so
+/// P <= e^40, a row's sum is <= e^40 for each word, and exp(r_t - lse) <= e^40 since lse >= r_t - 40. An ordinary row has |lse| <= kFarLse: E and its sums with weights w are
+/// <= 2 e^56 |w| = 4e24 |w|, scale is <= e^40 dsum (lse >= -40 with every greatest logit), and >= e^-56 dsum = 5e-25 dsum, so that f32 and bf16 hold scale x with all digits where
+/// dsum x >= 3e-14. P below 1e-38 is 0: of a row's sum, >= e^-40, that is 3e-21. Where ranks have parts of the words the row's lse may be beyond kFarLse
+/// with all r_t = 0 here; this rank then takes the second way, and has a scale of its own.
+ScaledGradients scaledGradients(Operation *op, const LossTiles &tiles, Value labels, Value lse, Value dsum,
+                                OutlineContext &context, Value coordinate) {
   auto type = tensorType(tiles.exponentials);
   int64_t count = type.getDimSize(0), vocabulary = type.getDimSize(1), side = tiles.side;
   int64_t together = ceilDiv(wordsOfBlock(context), side), width = together * side;
   Type scale = tensorType(dsum).getElementType(), element = type.getElementType();
   std::string name =
-      std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + "of_tiles_" + std::to_string(side);
-  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
+      std::string("cross_entropy_scales_") + (coordinate ? "part_" : "") + "of_tiles_" + std::to_string(side);
+  std::string kernel = context.kernel(name, {"rows"}, [&](KernelBuilder &k) {
     Var exponentials = k.buffer("exponentials", element, {kDynamic, kDynamic});
-    Var greatest = k.buffer("greatest", k.f32(), {kDynamic, kDynamic}),
+    Var references = k.buffer("references", k.f32(), {kDynamic, kDynamic}),
         labelLogits = k.buffer("label_logits", k.f32(), {kDynamic});
     Var labels = k.buffer("labels", k.i32(), {kDynamic}), lse = k.buffer("lse", k.f32(), {kDynamic});
     Var dsum = k.buffer("dsum", scale, {1}), place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
-    Var dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic});
-    Var n = k.program(0), size = k.index("vocabulary"), tiles = k.size(greatest, 0), lane = k.iota({width}, 0);
-    Var label = k.at(labels, {n}), all = k.at(lse, {n}), factor = cast(k.at(dsum, {0}), k.f32());
-    Var weight = select(ge(label, 0), factor, 0), atLabel = (exp(k.at(labelLogits, {n}) - all) - 1) * factor;
-    if (coordinate)
-      label = label - k.at(place, {0}) * cast(size, k.i32());
-    k.loop(0, size, width, [&](Var v) {
-      Var m = k.load(greatest, {v / side, n}, {together}, {.limit = tiles, .dims = {0}});
-      Var p = cast(k.load(exponentials, {n, v}, {width}, {.limit = size, .dims = {1}}), k.f32());
-      Var d = p * reshape(expand(exp(m - all) * weight, 1, side), {width});
-      Var hit = eq(lane, label - cast(v, k.i32()));
-      k.store(cast(select(hit, atLabel, d), element), dlogits, {n, v}, {.limit = size, .dims = {1}});
+    Var dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic}), scales = k.buffer("scales", k.f32(), {kDynamic});
+    Var count = k.index("count"), size = k.index("vocabulary"), tiles = k.size(references, 0);
+    Var first = k.program(0) * kRowsOfTiles, lane = k.iota({width}, 0), factor = cast(k.at(dsum, {0}), k.f32());
+    const int64_t shape[] = {kTilesTogether, kRowsOfTiles};
+    Var lanes = k.loop(0, tiles, kTilesTogether, {k.tile(shape, k.f32())}, [&](Var t, ArrayRef<Var> furthest) {
+      return Vars{max(furthest[0], abs(k.load(references, {t, first}, shape, {.limit = tiles})))};
+    })[0];
+    Var furthest = maximum(lanes, 0);
+    k.loop(first, min(first + kRowsOfTiles, count), 1, [&](Var n) {
+      Var label = k.at(labels, {n}), all = k.at(lse, {n});
+      Var ordinary = both(le(row(furthest, n - first), 0.0), le(abs(all), kFarLse));
+      Var one = select(ordinary, exp(all), 1); // what stands for a probability of 1
+      Var atLabel = (exp(k.at(labelLogits, {n}) - all) - 1) * one;
+      k.put(select(ge(label, 0), factor / one, 0), scales, {n});
+      if (coordinate)
+        label = label - k.at(place, {0}) * cast(size, k.i32());
+      Var here = both(ge(label, 0), lt(label, cast(size, k.i32())));
+      k.when(both(ordinary, here),
+             [&] { k.put(cast(atLabel, element), dlogits, {n, cast(label, k.builder.getIndexType())}); });
+      k.loop(0, select(ordinary, 0, size), width, [&](Var v) {
+        Var r = k.load(references, {v / side, n}, {together}, {.limit = tiles, .dims = {0}});
+        Var p = cast(k.load(exponentials, {n, v}, {width}, {.limit = size, .dims = {1}}), k.f32());
+        Var e = p * reshape(expand(exp(r - all), 1, side), {width});
+        Var hit = eq(lane, label - cast(v, k.i32()));
+        k.store(cast(select(hit, atLabel, e), element), dlogits, {n, v}, {.limit = size, .dims = {1}});
+      });
     });
   });
-  auto launch = context.launch(op, kernel, {count});
-  launch.arg("exponentials", tiles.exponentials).arg("greatest", tiles.greatest);
+  auto launch = context.launch(op, kernel, {ceilDiv(count, kRowsOfTiles)});
+  launch.arg("exponentials", tiles.exponentials).arg("references", tiles.references);
   launch.arg("label_logits", tiles.labelLogits).arg("labels", labels).arg("lse", lse).arg("dsum", dsum);
   if (coordinate)
     launch.arg("coordinate", coordinate);
-  return launch.result("dlogits", type, "exponentials").index("vocabulary", vocabulary).run()[0];
+  launch.result("dlogits", type, "exponentials").result("scales", RankedTensorType::get({count}, computeType(element)));
+  SmallVector<Value> results = launch.index("count", count).index("vocabulary", vocabulary).run();
+  return {results[0], results[1]};
+}
+
+Value scaleRows(Operation *op, Value x, Value scales, Type element, OutlineContext &context) {
+  constexpr int64_t rows = 8, most = 256;
+  auto type = tensorType(x);
+  Type from = type.getElementType();
+  int64_t count = type.getDimSize(0), columns = type.getDimSize(1), width = divisorUpTo(columns, most);
+  std::string name = "scale_rows_" + typeName(from) + "_" + typeName(element) + "_" + std::to_string(width);
+  std::string kernel = context.kernel(name, {"column", "row"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", from, {kDynamic, kDynamic}), scales = k.buffer("scales", k.f32(), {kDynamic});
+    Var y = k.buffer("y", element, {kDynamic, kDynamic}), column = k.program(0) * width, row = k.program(1) * rows;
+    AccessOptions inside{.limit = k.index("rows")};
+    Var scale = k.load(scales, {row}, {rows}, inside);
+    Var scaled = cast(k.load(x, {row, column}, {rows, width}, inside), k.f32()) * expand(scale, 1, width);
+    k.store(cast(scaled, element), y, {row, column}, inside);
+  });
+  auto launch = context.launch(op, kernel, {columns / width, ceilDiv(count, rows)});
+  launch.arg("x", x).arg("scales", scales).result("y", RankedTensorType::get({count, columns}, element));
+  return launch.index("rows", count).run()[0];
 }
 
 Value countLabels(Operation *op, Value labels, Type type, OutlineContext &context) {

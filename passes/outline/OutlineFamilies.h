@@ -48,13 +48,15 @@ struct LossReads {
   mlir::Value labels, coordinate;
   bool exponentials;
 };
-/// What a product says of logits that are in no memory. Of each row and tile of `side` words (the last may be narrower) the greatest and the sum of
-/// exp(x - greatest): f32 [tiles, rows], rows rounded up. The label's logit: f32 [rows], nothing where the label is none of these words. If asked for, exp(x - greatest):
-/// bf16 [rows, words].
+/// What a product says of logits that are in no memory. Of each row and tile of `side` words (the last may be narrower) a reference, which is 0 unless the greatest
+/// logit is as far from 0 as kFarLogit, and the sum of exp(x - reference): f32 [tiles, rows], rows rounded up. The label's logit: f32 [rows], nothing where the label is
+/// none of these words. If asked for, exp(x - reference): bf16 [rows, words].
 struct LossTiles {
-  mlir::Value greatest, sums, labelLogits, exponentials;
+  mlir::Value references, sums, labelLogits, exponentials;
   int64_t side;
 };
+/// The greatest logit of a tile, relative to its reference, is at most this, up or down.
+inline constexpr double kFarLogit = 40;
 /// Of the product a op(b), where a kernel of a GPU has it in registers (ProductSums.cpp).
 std::optional<LossTiles> lossTilesOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType type,
                                      const LossReads &reads, OutlineContext &context);
@@ -99,9 +101,15 @@ llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const LossTiles &t
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
                          mlir::Type result, OutlineContext &context, mlir::Value coordinate = {});
-/// The same, in the place of the exponentials.
-mlir::Value rowGradients(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels, mlir::Value lse,
-                         mlir::Value dsum, OutlineContext &context, mlir::Value coordinate = {});
+/// The gradient [rows, words] as scales [rows] f32 times what stands in the place of the exponentials.
+struct ScaledGradients {
+  mlir::Value rows, scales;
+};
+ScaledGradients scaledGradients(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels, mlir::Value lse,
+                                mlir::Value dsum, OutlineContext &context, mlir::Value coordinate = {});
+/// scales[n] x[n], x [rows, columns], with elements of `element`.
+mlir::Value scaleRows(mlir::Operation *op, mlir::Value x, mlir::Value scales, mlir::Type element,
+                      OutlineContext &context);
 /// Programs that share rows of which only some are there (KernelBuilder::share): enough for every core of a machine, whatever
 /// the share is.
 inline constexpr int64_t kSharePrograms = 2048;

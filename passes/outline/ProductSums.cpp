@@ -1,12 +1,13 @@
 //===- ProductSums.cpp - sums of matrix products that a GPU computes in one kernel --------------------------------===//
 //
 //   C = sum_i A_i op(B_i)                      the gradient of what several projections, or experts' projections, read: one sum along all k_i
-//   m = max C_t, P = exp(C_t - m), s = sum P         of logits C = A op(B): of each row and tile t of words what their softmax needs, and in bf16 what its gradient does
+//   r, P = exp(C_t - r), s = sum P                   of logits C = A op(B): of each row and tile t of words what their softmax needs, and in bf16 what its gradient does
 //   C = sum_p A[p-th part of k]^T B[.. ]       the gradient of a weight: the sum over tokens in parts, added up by a second kernel
 //
 // A product that adds what another one has left in memory writes and reads f32: of 131,072 rows for experts that is half a gigabyte each way, as much time
-// as half the product. Logits are the largest matrix of a step, and no kernel reads them: the product has computed the exponentials that a gradient scales, which bf16
-// holds as well as anything that is rounded to it in the end (one rounding more, of 2^-9; its exponents are those of f32). The label's logit is an f32 number of its own, so
+// as half the product. Logits are the largest matrix of a step, and no kernel reads them: the product has computed the exponentials of which a gradient is made, which bf16
+// holds as well as anything that is rounded to it in the end (its exponents are those of f32). They stand as they are, r = 0, unless the greatest of a tile is far from 0:
+// then all of a row have one factor, which LossKernels.cpp leaves to others. The label's logit is an f32 number of its own, so
 // that loss and p - 1 are those of f32. And a gradient of weights alone has too few tiles for the multiprocessors of a GPU.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -219,7 +220,7 @@ private:
   }
 
   static ArrayRef<StringRef> namesOf(bool loss) {
-    static constexpr StringRef ofSums[] = {"y"}, ofLosses[] = {"greatest", "sums", "label_logits", "exponentials"};
+    static constexpr StringRef ofSums[] = {"y"}, ofLosses[] = {"references", "sums", "label_logits", "exponentials"};
     return loss ? ArrayRef(ofLosses) : ArrayRef(ofSums);
   }
   static std::string beforeOf(StringRef result) { return result.str() + "_before"; }
@@ -336,10 +337,11 @@ private:
         Var place = select(here, k.iota({m}, 0) + cast(row, k.i32()), -1);
         Var logits = tile(k, operands, {}, row, column, rows), top = maximum(logits, 1);
         k.store(pick(logits, label), results[2], {0}, {.limit = rows, .rows = place});
-        Var exponentials = exp(logits - expand(top, 1, columns)), total = sum(exponentials, 1);
+        Var reference = top - min(max(top, -kFarLogit), kFarLogit);
+        Var exponentials = exp(logits - expand(reference, 1, columns)), total = sum(exponentials, 1);
         if (loss->exponentials)
           k.store(cast(exponentials, k.builder.getBF16Type()), results[3], {row, column}, {.limit = rows});
-        k.store(top, results[0], {number, row});
+        k.store(reference, results[0], {number, row});
         k.store(total, results[1], {number, row});
       });
       k.approximate(); // of products of bf16

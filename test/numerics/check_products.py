@@ -142,21 +142,34 @@ def add_seen_weights(program, rng, M, N, lengths, dtype):
     program.check(f, v | {"offsets": ends, "each": np.arange(E + 1, dtype=np.int32)}, references, {"y": 6e-3, "squares": 5e-6 if dtype == "f32" else 1e-4})
 
 
+def far_logits(rng, R, K, N):
+    """x and w whose logits are by row: ordinary; 200 and -200, in every tile, or in one and another; as if one tile of words were not there; all far below 0, or above, or about where a tile needs a reference."""
+    x, w = rng.standard_normal((1, R, K)), rng.standard_normal((K, N)) / 2
+    w[-1] = np.where(rng.integers(0, 2, N), 14, -14)
+    w[-2] = np.repeat([0, 56, 0, -56, 0], [768, 256, 256, 256, N - 1536])
+    w[-3] = 14
+    x[..., -3:] = np.resize([(0, 0, 0), (0, 0, 14), (0, 3.5, 0), (0, -50, 0), (-8, 0, 0), (8, 0, 0), (-3, 0, 0), (2.5, 0, 0)], (1, R, 3))
+    return rounded([x, w], "bf16")
+
+
 def add_loss(program, rng, R, K, N):
     """The loss of a vocabulary in large tiles: the product says of each what a softmax needs; the tiles behind them are narrower. Words of both, and none."""
     f = program.function(f"loss_{R}x{K}x{N}", "bf16")
     x, w, labels, dsum = f.input("x", (1, R, K)), f.input("w", (K, N)), f.input("labels", (1, R), "i32"), f.input("dsum", (1,), "f32")
     one = Type((1,), "f32")
     f.output("sum", f.op("braid.linear_cross_entropy", [x, w, labels], [one, one])[0])
-    dx, _, again = f.op("braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type((K, N), "f32"), one])
+    dx, dw, again = f.op("braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type((K, N), "f32"), one])
     f.output("dx", dx)
+    f.output("dw", dw)
     f.output("again", again)
     ids = rng.integers(-N // 4, N, (1, R))
     ids[0, :3] = 0, N - 1, N - N % 256 - 1
-    a, b = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N))], "bf16")
-    (s, _, _), pull = cross_entropy(a @ b, ids)
-    references = {"sum": np.array([s]), "again": np.array([s]), "dx": pull(0.25) @ b.T}
-    program.check(f, {"x": a, "w": b, "labels": ids, "dsum": [0.25]}, references, {"sum": 1e-6, "again": 1e-6, "dx": 4e-3})
+    ordinary = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N))], "bf16")
+    for label, (a, b) in (("", ordinary), (" far", far_logits(rng, R, K, N))):
+        (s, _, _), pull = cross_entropy(a @ b, ids)
+        d = pull(0.25)
+        references = {"sum": np.array([s]), "again": np.array([s]), "dx": d @ b.T, "dw": a[0].T @ d[0]}
+        program.check(f, {"x": a, "w": b, "labels": ids, "dsum": [0.25]}, references, {"sum": 1e-6, "again": 1e-6, "dx": 4e-3, "dw": 4e-3}, f.name + label)
 
 
 def add_loss_part(program, rng, R, K, N):
@@ -169,11 +182,15 @@ def add_loss_part(program, rng, R, K, N):
     f.output("dw", dw)
     ids = rng.integers(-N // 4, 2 * N, (1, R))
     ids[0, :4] = N, 2 * N - 1, N - 1, 2 * N - N % 256 - 1
-    a, b, c = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N)), rng.standard_normal((K, N))], "bf16")
-    (_, _, l), pull = cross_entropy(a @ np.concatenate([c, b], 1), ids)
-    d = pull(0.25)[..., N:]
-    arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25], "coordinate": np.array([1], np.int32), "lse": l}
-    program.check(f, arrays, {"dx": d @ b.T, "dw": a[0].T @ d[0]}, {"dx": 4e-3, "dw": 4e-3})
+    ordinary = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N)), rng.standard_normal((K, N))], "bf16")
+    a, b = far_logits(rng, R, K, N)
+    beyond = np.array(b)
+    b[-3] = 0  # only words of the other part are far above 0 in all of some rows
+    for label, (a, b, c) in (("", ordinary), (" far", (a, b, beyond))):
+        (_, _, l), pull = cross_entropy(a @ np.concatenate([c, b], 1), ids)
+        d = pull(0.25)[..., N:]
+        arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25], "coordinate": np.array([1], np.int32), "lse": l}
+        program.check(f, arrays, {"dx": d @ b.T, "dw": a[0].T @ d[0]}, {"dx": 4e-3, "dw": 4e-3}, f.name + label)
 
 
 def add_split(program, rng, T, K, N):
