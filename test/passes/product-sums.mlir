@@ -127,12 +127,16 @@ func.func @loss(%x: tensor<1x1024x256xbf16>, %w: tensor<256x16768xbf16>, %labels
   return %sum : tensor<1xf32>
 }
 
-// Its gradient: exponentials in bf16, whose place cotangents take; eight times as many rows as features are a block.
+// Its gradient: exponentials in bf16, of which one element a row changes; the factor of a row scales x before one product and the sum of the other, which is f32 till then; eight times as many rows as features are a block.
 // CHECK-LABEL: func.func @loss_grad(
 // CHECK: %[[TILES:.*]]:4 = tile.launch @gemm_sum_softmax_f32_nn_128x256_1x64
 // CHECK-SAME: -> (tensor<65x1024xf32>, tensor<65x1024xf32>, tensor<1024xf32>, tensor<1024x16640xbf16>)
 // CHECK: %[[LSE:.*]]:3 = tile.launch @cross_entropy_f32_of_tiles
-// CHECK: tile.launch @cross_entropy_grad_of_tiles_256 grid [1024](%[[TILES]]#3, %[[TILES]]#0, %[[TILES]]#2, %{{.*}}, %[[LSE]]#0, %{{[a-z0-9]*}}) {{.*}}inplace = array<i64: 0>
+// CHECK: %[[ROWS:.*]]:2 = tile.launch @cross_entropy_scales_of_tiles_256 grid [256](%[[TILES]]#3, %[[TILES]]#0, %[[TILES]]#2, %{{.*}}, %[[LSE]]#0, %{{[a-z0-9]*}}) {{.*}}inplace = array<i64: 0, -1>
+// CHECK: %[[X:.*]] = tile.launch @scale_rows_bf16_bf16_128 grid [1, 128](%{{.*}}, %[[ROWS]]#1)
+// CHECK: tile.gemm %[[X]], %[[ROWS]]#0
+// CHECK: %[[DX:.*]] = tile.gemm %[[ROWS]]#0, %{{.*}}tensor<1024x128xf32>
+// CHECK: tile.launch @scale_rows_f32_bf16_128 grid [1, 128](%[[DX]], %[[ROWS]]#1)
 // CHECK-NOT: tensor<1024x16640xf32>
 // LIBRARY-LABEL: func.func @loss_grad(
 // LIBRARY: tile.launch @cross_entropy_grad_f32_bf16
@@ -153,10 +157,10 @@ func.func @part(%x: tensor<1x1024x256xbf16>, %w: tensor<256x8192xbf16>, %labels:
   return %lse, %target : tensor<1x1024xf32>, tensor<1x1024xf32>
 }
 
-// And its gradient: lse is that of all words, so exponentials of a part are scaled as those of the whole are.
+// And its gradient: lse is that of all words, so rows of a part are scaled as those of the whole are.
 // CHECK-LABEL: func.func @part_grad(
 // CHECK: %[[TILES:.*]]:4 = tile.launch @gemm_sum_softmax_part_f32_nn_128x256_1x64
-// CHECK: tile.launch @cross_entropy_grad_part_of_tiles_256 grid [1024](%[[TILES]]#3, %[[TILES]]#0, %[[TILES]]#2, {{.*}}"lse", "dsum", "coordinate"]{{.*}}inplace = array<i64: 0>
+// CHECK: tile.launch @cross_entropy_scales_part_of_tiles_256 grid [256](%[[TILES]]#3, %[[TILES]]#0, %[[TILES]]#2, {{.*}}"lse", "dsum", "coordinate"]{{.*}}inplace = array<i64: 0, -1>
 // CHECK-NOT: tensor<1024x8192xf32>
 // LIBRARY-LABEL: func.func @part_grad(
 // LIBRARY: tile.launch @cross_entropy_grad_part_f32_bf16

@@ -67,7 +67,7 @@ func.func @rows(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xbf16> {ti
 }
 
 // In the place of the sum the exponentials are stored: each is computed once, added up and rounded. The label's logit is picked by the thread that has it, among 64;
-// labels are asked for before sums are compared.
+// labels are asked for before sums are compared. What is made of the greatest of a row is made once, by each of its lanes.
 // CHECK-LABEL: func.func @exponentials(
 // GROUPS-SAME:  threads.shared_bytes = 230400 : i64
 // GROUPS:       nvvm.wgmma.mma_async
@@ -76,9 +76,12 @@ func.func @rows(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xbf16> {ti
 // CHECK:        memref.load {{.*}}memref<?xi32>
 // CHECK:        arith.maximumf
 // CHECK:        gpu.shuffle xor
+// GROUPS-COUNT-2: arith.minimumf
+// GROUPS-NOT:   arith.minimumf
 // CHECK:        scf.if {{.*}} -> (f32)
 // CHECK-COUNT-60: arith.select {{.*}} : f32
 // CHECK:        gpu.shuffle xor
+// GROUPS-NOT:   arith.minimumf
 // GROUPS-COUNT-128: math.exp
 // WARPS-COUNT-128: math.exp
 // CHECK-NOT:    math.exp
@@ -106,6 +109,8 @@ func.func @exponentials(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xb
   %none = arith.constant dense<0> : vector<128xi32>
   %end = arith.constant dense<256> : vector<128xi32>
   %nowhere = arith.constant dense<-1> : vector<128xi32>
+  %least = arith.constant dense<-4.0e+01> : vector<128xf32>
+  %most = arith.constant dense<4.0e+01> : vector<128xf32>
   %p:2 = tile.program : index, index
   %column = arith.muli %p#1, %wide : index
   %word = arith.index_cast %column : index to i32
@@ -131,13 +136,16 @@ func.func @exponentials(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xb
     %top = tile.reduce max %sum {axis = 1 : i64} : vector<128x256xf32>, vector<128xf32>
     %one = tile.pick %sum[%inside] : vector<128x256xf32>, vector<128xi32>, vector<128xf32>
     tile.store %one, %chosen[%row] rows %place : vector<128xi32> {dims = array<i64: 0>} : vector<128xf32>, memref<?xf32>
-    %all = tile.expand %top {axis = 1 : i64} : vector<128xf32>, vector<128x256xf32>
+    %raised = arith.maximumf %top, %least : vector<128xf32>
+    %near = arith.minimumf %raised, %most : vector<128xf32>
+    %reference = arith.subf %top, %near : vector<128xf32>
+    %all = tile.expand %reference {axis = 1 : i64} : vector<128xf32>, vector<128x256xf32>
     %under = arith.subf %sum, %all : vector<128x256xf32>
     %exponential = math.exp %under : vector<128x256xf32>
     %total = tile.reduce add %exponential {axis = 1 : i64} : vector<128x256xf32>, vector<128xf32>
     %rounded = arith.truncf %exponential : vector<128x256xf32> to vector<128x256xbf16>
     tile.store %rounded, %e[%row, %column] limit %rows {dims = array<i64: 0, 1>} : vector<128x256xbf16>, memref<?x?xbf16>
-    tile.store %top, %greatest[%p#1, %row] {dims = array<i64: 1>} : vector<128xf32>, memref<?x?xf32>
+    tile.store %reference, %greatest[%p#1, %row] {dims = array<i64: 1>} : vector<128xf32>, memref<?x?xf32>
     tile.store %total, %sums[%p#1, %row] {dims = array<i64: 1>} : vector<128xf32>, memref<?x?xf32>
   }
   return
