@@ -118,8 +118,7 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
   for (Value numbers : reads.numbers)
     if (!first || !isKnownBefore(numbers, first, reads.known))
       return false;
-  llvm::sort(reads.madeOfRows,
-             [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
+  llvm::sort(reads.madeOfRows, [](Value a, Value b) { return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp()); });
   for (Value made : reads.madeOfRows)
     for (Value operand : made.getDefiningOp()->getOperands())
       if (!operand.getDefiningOp<arith::ConstantOp>() && !reads.rows.contains(operand) &&
