@@ -185,6 +185,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createOutlinePass({.cublaslt = options.gemm == "cublaslt",
                                   .gpu = gpu,
                                   .f32Parts = f32Parts,
+                                  .warpgroups = blockLimits(options).value_or(BlockLimits()).wgmma,
                                   .boxes = attentionInBoxes(options),
                                   .beside = options.weightGradients == "beside"}));
     // Views of views and equal reshapes would only be noise for the memory plan.

@@ -286,6 +286,8 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
     blocks of the loss four times as many rows as the projection has features. Products of bf16 that are added up are one kernel, whose sum is in no
     memory before it is complete (`tile.launch @gemm_sum4_..`), and a gradient of a weight, a long sum for few results, is computed in parts
     (`@gemm_parts_..`, `@sum_rows_f32`); with `cublaslt` only what is a product of groups.
+    With `warpgroups` too row-wise ops that read nothing but products of bf16, of one matrix, and what is there before them become the end of one kernel: `hidden =
+    silu(x w1) * (x w3)` is `tile.launch @gemm_end_.._activation_mul_..`, whose tiles have columns of both products beside each other, in the same thread.
     With `boxes` too a program of attention owns two tiles of rows, by which those of the other operand pass in boxes, where that leaves 128 programs or
     more (`@attn_causal_.._r128`).
     With `beside` what makes a gradient of a weight is marked `cmd.beside`: only the optimizer needs it.
@@ -293,6 +295,7 @@ def OutlinePass : Pass<"braid-outline", "::mlir::ModuleOp"> {
   let options = [Option<"cublaslt", "cublaslt", "bool", "false", "matrix products are cuBLASLt's where it has them">,
                  Option<"gpu", "gpu", "bool", "false", "the target runs hundreds of programs at a time">,
                  Option<"f32Parts", "f32-parts", "bool", "true", "products of f32 matrices may be products of their parts in bf16, on a GPU">,
+                 Option<"warpgroups", "warpgroups", "bool", "false", "warpgroups of the target multiply what boxes bring">,
                  Option<"boxes", "boxes", "bool", "false", "the target copies tiles in boxes, past its threads, and warpgroups multiply them">,
                  Option<"beside", "beside", "bool", "false", "gradients of weights may be made beside what follows them (cmd.beside)">];
   let dependentDialects = ["::braid::tile::TileDialect", "::braid::cmd::CmdDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

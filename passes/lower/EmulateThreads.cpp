@@ -172,6 +172,13 @@ private:
       op->replaceAllUsesWith(ValueRange{LLVM::LoadOp::create(b, loc, sums.getType(), place).getResult()});
     } else if (auto sums = dyn_cast<LLVM::InlineAsmOp>(op); sums && sums.getAsmString().starts_with(kBeginSums)) {
       op->replaceAllUsesWith(ValueRange{LLVM::ZeroOp::create(b, loc, op->getResult(0).getType())});
+    } else if (auto forget = dyn_cast<LLVM::InlineAsmOp>(op); forget && forget.getAsmString() == kForget) {
+      op->replaceAllUsesWith(forget.getOperands());
+    } else if (auto round = dyn_cast<LLVM::InlineAsmOp>(op); round && round.getAsmString() == kRoundPair) {
+      Value pair = vector::FromElementsOp::create(b, loc, VectorType::get({2}, b.getF32Type()), round.getOperands());
+      pair = arith::TruncFOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
+      pair = vector::BitCastOp::create(b, loc, VectorType::get({1}, i32), pair);
+      op->replaceAllUsesWith(ValueRange{vector::ExtractOp::create(b, loc, pair, 0)});
     } else if (auto turn = dyn_cast<LLVM::InlineAsmOp>(op); turn && turn.getAsmString() == kTransposeBlock) {
       op->replaceAllUsesWith(ValueRange{transposeBlock(turn.getOperands().front())});
     } else if (auto product = dyn_cast<LLVM::InlineAsmOp>(op); product && product->hasAttr(kGroupProductAttr)) {

@@ -109,7 +109,7 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe, const SumReads &reads) {
         (op.getNumRegions() != 0 || llvm::any_of(op.getOperands(), isTile) || llvm::any_of(op.getResults(), isTile) ||
          isa<memref::StoreOp>(op)))
       return false;
-  return isBox(p.a, p.left) && isBox(p.b, p.right);
+  return isBox(p.a, p.left) && llvm::all_of(p.bs, [&](tile::LoadOp load) { return isBox(load, p.right); });
 }
 
 bool ThreadLowering::isBox(tile::LoadOp load, const Panel &panel) {
@@ -147,7 +147,7 @@ Value ThreadLowering::cutBarrier(const Pipeline &pipe) { return emptyBarrier(pip
 /// Behind this the threads that multiply go on; those that copy have done so.
 void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
   const Product &p = pipe.p;
-  pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.b, p.right);
+  pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.bs.front(), p.right);
   {
     Phase phase(*this);
     pipe.barriers = allocate(b.getI64Type(), 2 * p.stages + (pipe.cuts ? 1 : 0), kBarrierBytes);
@@ -262,7 +262,12 @@ void ThreadLowering::copyStepInBulk(const Pipeline &pipe, const CopyPlace &place
   Value start = add(memory, mul(place.stage, constant(p.stageBytes)));
   atPlace(pipe, place, [&] {
     copyPanelInBulk(p.a, p.left, add(start, p.left.offset), barrier);
-    copyPanelInBulk(p.b, p.right, add(start, p.right.offset), barrier);
+    Panel part = p.right;
+    for (tile::LoadOp load : p.bs) {
+      part.columns = tileType(load.getResult()).getDimSize(1);
+      copyPanelInBulk(load, part, add(start, part.offset), barrier);
+      part.offset += part.bytes();
+    }
   });
 }
 
@@ -272,7 +277,7 @@ Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &plac
   Value full = fullBarrier(pipe, place.stage), cut = cutBarrier(pipe);
   SmallVector<std::pair<const Panel *, Value>> ending; // and how many of its rows are wanted
   atPlace(pipe, place, [&] {
-    for (auto [load, panel] : {std::pair(p.a, &p.left), std::pair(p.b, &p.right)})
+    for (auto [load, panel] : {std::pair(p.a, &p.left), std::pair(p.bs.front(), &p.right)})
       if (endsEarly(load, *panel)) {
         Value row = scalars.lookup(load.getIndices()[load.getDims().front()]);
         ending.push_back({panel, arith::SubIOp::create(b, loc, scalars.lookup(load.getLimit()), row)});

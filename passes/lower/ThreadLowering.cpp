@@ -294,7 +294,7 @@ void ThreadLowering::overElements(const Elements &elements, function_ref<Value(V
   if (SmallVector<tile::DotOp> products = heldIn(elements.tiles); !products.empty())
     return overFragments(elements, products, guard, body);
   for (const auto &[result, sums] : loopSums)
-    if (elements.stores.size() == 1 && sums->reads.store == elements.stores.front())
+    if (!elements.stores.empty() && ArrayRef(sums->reads.stores) == elements.stores)
       return overSums(elements, *sums, guard, body);
   Phase phase(*this);
   SmallVector<int64_t> ends(elements.cuts), piece(elements.shape);

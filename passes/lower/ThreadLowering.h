@@ -177,9 +177,9 @@ private:
   class VectorCheck;
   Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, function_ref<bool(int64_t width)> fits);
   Vectors vectorsOf(ArrayRef<Value> tiles, ArrayRef<tile::StoreOp> stores, int64_t width);
-  /// Whether all vectors of these loads and stores begin on their bytes and all of their tiles are within the limits: the
+  /// Whether all vectors of these loads and stores begin on their bytes and (`allRows`) all of their tiles are within the limits: the
   /// same in every thread; null: known without looking.
-  Value isTrusted(ArrayRef<Operation *> ops, int64_t width);
+  Value isTrusted(ArrayRef<Operation *> ops, int64_t width, bool allRows = true);
   /// `body` where accesses are trusted, and where they are not.
   SmallVector<Value> onTrust(const Vectors &vectors, Value condition, TypeRange results,
                              function_ref<SmallVector<Value>(bool trusted)> body);
@@ -336,6 +336,9 @@ private:
   /// The sums of a product that those who read them take from registers.
   struct LoopSums;
   int64_t blocksOf(const Product &p) const;
+  Value roundPair(Value low, Value high);
+  std::optional<LoopSums> roundAll(const LoopSums &held);
+  void takeSums(const LoopSums &held, size_t at, bool inPairs);
   void storeBlocks(const LoopSums &held, tile::StoreOp store);
   void overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard, Body body);
   std::optional<Product> productOf(scf::ForOp op);
@@ -359,7 +362,8 @@ private:
   void planSums();
   bool isKnownBefore(Value v, Operation *reader, llvm::SetVector<Value> &from) const;
   bool collectReads(Value sum, SumReads &reads, bool planned) const;
-  std::optional<SumReads> readsOf(Value sum) const;
+  bool collectEnd(Value sum, SumReads &reads) const;
+  std::optional<SumReads> readsOf(Value sum, const Product &p) const;
   Value besideOf(const Product &p);
   void enterSum(const LoopSums &held, size_t at);
   void leaveSums(const LoopSums &held);
@@ -421,10 +425,19 @@ private:
   std::shared_ptr<const ResultBoxes> resultBoxesOf(const LoopSums &held) const;
   void storeInBoxes(const ResultBoxes &boxes, const LoopSums &held, function_ref<void(int64_t r)> byRows);
   struct Staging;
-  void stagePart(const Staging &staging, const LoopSums &held, int64_t r, ArrayRef<std::pair<Value, Value>> places);
+  /// Columns of a warp that are a box: rows of 128, 64 or 32 bytes.
+  struct BoxColumns {
+    int64_t first, count, rowBytes;
+  };
+  static SmallVector<BoxColumns> boxesAcross(int64_t columns, int64_t elementBytes);
+  SmallVector<SmallVector<Value>> makePart(const ResultBoxes &boxes, const BoxColumns &columns, const LoopSums &held,
+                                           int64_t r, ArrayRef<std::pair<Value, Value>> places);
+  Value forget(Value place);
+  void stagePart(const Staging &staging, ArrayRef<Value> pairs);
   void sendPart(const Staging &staging, Value firstRow, Value firstColumn);
   void endResultBoxes(const ResultBoxes &boxes);
   void awaitBoxes(int64_t underWay);
+  void awaitPiece(int64_t underWay);
   void storeMatrices(Value address, ArrayRef<Value> registers);
 
   const BlockLimits limits;

@@ -76,7 +76,7 @@ void ThreadLowering::atPlace(const Pipeline &pipe, const CopyPlace &place, funct
   scf::ForOp sum = pipe.sum;
   scalars.map(sum.getInductionVar(), add(pipe.lo, mul(place.step, constant(pipe.step))));
   for (Operation &inside : sum.getBody()->without_terminator())
-    if (!isa<tile::LoadOp, tile::DotOp>(inside))
+    if (!isa<tile::LoadOp, tile::ConcatOp, tile::DotOp>(inside))
       lowerScalars({&inside});
   body();
   scalars = here;
@@ -90,7 +90,7 @@ std::pair<ThreadLowering::Access, ThreadLowering::Access> ThreadLowering::places
     auto of = [&](tile::LoadOp load) {
       return access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
     };
-    result = {of(pipe.p.a), of(pipe.p.b)};
+    result = {of(pipe.p.a), of(pipe.p.bs.front())};
   });
   return result;
 }
@@ -115,7 +115,8 @@ ThreadLowering::CopyPlace ThreadLowering::copyStep(const Pipeline &pipe, const C
     auto [a, second] = placesOf(pipe, place);
     Value start = mul(place.stage, constant(p.stageBytes));
     copyPanel(p.a, a, pipe.alignedA ? pipe.alignedA : rowsAligned(p.a, a), pipe.ring, add(start, p.left.offset));
-    copyPanel(p.b, second, pipe.alignedB ? pipe.alignedB : rowsAligned(p.b, second), pipe.ring,
+    tile::LoadOp right = p.bs.front();
+    copyPanel(right, second, pipe.alignedB ? pipe.alignedB : rowsAligned(right, second), pipe.ring,
               add(start, p.right.offset));
   });
   NVVM::CpAsyncCommitGroupOp::create(b, loc);
@@ -152,7 +153,7 @@ std::shared_ptr<ThreadLowering::Pipeline> ThreadLowering::beginSum(const Product
   pipe->count = divide(add(span, pipe->step - 1), pipe->step);
   touched(pipe->ring, true);
   touched(pipe->ring, false);
-  for (tile::LoadOp load : {p.a, p.b})
+  for (tile::LoadOp load : p.loads())
     eachArgument(load.getSource(), [&](Value argument) { touched(arguments[argument], false); });
   return pipe;
 }
@@ -177,7 +178,7 @@ bool ThreadLowering::beginTiles(scf::ForOp op, scf::ForOp groups) {
   if (groups ? !p->wgmma || !kernel->hasAttr(tile::kBoxesAttr)
              : op.getNumResults() != 0 || !getConstantIntValue(op.getStep()))
     return false;
-  std::optional<SumReads> reads = readsOf(sum.getResult(0));
+  std::optional<SumReads> reads = readsOf(sum.getResult(0), *p);
   if (!reads)
     return false;
   SmallVector<Value> outside = {sum.getLowerBound(), sum.getUpperBound()}, numbers;
@@ -192,7 +193,7 @@ bool ThreadLowering::beginTiles(scf::ForOp op, scf::ForOp groups) {
       if (written)
         return false;
     }
-    if (!isa<tile::DotOp>(inside))
+    if (!isa<tile::DotOp, tile::ConcatOp>(inside))
       for (Value operand : inside.getOperands())
         if (!isTile(operand) && !isa<MemRefType>(operand.getType()))
           numbers.push_back(operand);
@@ -302,6 +303,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   if (!found)
     return false;
   const Product &p = *found;
+  if (p.bs.size() > 1 && !(begun && pipe->inBulk()))
+    fail(op, "multiplies matrices beside each other, which only boxes bring");
   Value init = op.getInitArgs().front();
   SmallVector<Value> sums;
   bool forgetThreads = false;
@@ -345,8 +348,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       auto [a, second] = placesOf(*pipe, place);
       if (!isChosen(p.a))
         pipe->alignedA = rowsAligned(p.a, a);
-      if (!isChosen(p.b))
-        pipe->alignedB = rowsAligned(p.b, second);
+      if (!isChosen(p.bs.front()))
+        pipe->alignedB = rowsAligned(p.bs.front(), second);
       for (int64_t i = 0; i < pipe->ahead; ++i)
         place = copyStep(*pipe, place);
     }
@@ -435,7 +438,7 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   if (!begun)
     giveBack(pipe->buffer);
   // Sums that are stored next, or that the next loop goes on with, need not pass through shared memory.
-  std::optional<SumReads> reads = p.deep == 1 ? readsOf(op.getResult(0)) : std::nullopt;
+  std::optional<SumReads> reads = p.deep == 1 ? readsOf(op.getResult(0), p) : std::nullopt;
   if (reads || goesOn(op, p)) {
     loopSums[op.getResult(0)] =
         std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums), reads.value_or(SumReads())});

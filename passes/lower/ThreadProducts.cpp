@@ -35,8 +35,8 @@ constexpr int64_t kMostNarrowStages = 8, kNarrowBytes = 80 * 1024;
 
 } // namespace
 
-/// The loop's only work is one product of two loads that is added to what it carries.
-static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, tile::LoadOp &b) {
+/// The loop's only work is one product of two loads, of which the second may be several beside each other, that is added to what it carries.
+static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, SmallVectorImpl<tile::LoadOp> &bs) {
   if (op.getNumRegionIterArgs() != 1)
     return false;
   Value sum = op.getRegionIterArg(0), next = op.getBody()->getTerminator()->getOperand(0);
@@ -44,15 +44,22 @@ static bool match(scf::ForOp op, tile::DotOp &dot, tile::LoadOp &a, tile::LoadOp
   if (!dot || dot->getBlock() != op.getBody() || dot.getAcc() != sum || !sum.hasOneUse() || !next.hasOneUse())
     return false;
   a = dot.getA().getDefiningOp<tile::LoadOp>();
-  b = dot.getB().getDefiningOp<tile::LoadOp>();
+  auto beside = dot.getB().getDefiningOp<tile::ConcatOp>();
+  if (beside && (beside->getBlock() != op.getBody() || !beside->hasOneUse()))
+    return false;
+  for (Value b : beside ? SmallVector<Value>(beside.getSources()) : SmallVector<Value>{dot.getB()})
+    bs.push_back(b.getDefiningOp<tile::LoadOp>());
   auto asItLies = [&](tile::LoadOp load) {
     return load && load->getBlock() == op.getBody() && !load.getRows() && load.getResult().hasOneUse() &&
            tileType(load.getResult()).getRank() == 2;
   };
-  if (!asItLies(a) || !asItLies(b))
+  if (!asItLies(a) || !llvm::all_of(bs, asItLies))
+    return false;
+  auto fillsBlocks = [](tile::LoadOp load) { return tileType(load.getResult()).getDimSize(1) % kBlockColumns == 0; };
+  if (beside && (dot.getTransposeB() || !llvm::all_of(bs, fillsBlocks)))
     return false;
   return llvm::all_of(op.getBody()->without_terminator(), [&](Operation &inside) {
-    return &inside == dot || &inside == a || &inside == b ||
+    return &inside == dot || &inside == a || llvm::is_contained(bs, &inside) || &inside == beside ||
            (isa<arith::ArithDialect, memref::MemRefDialect>(inside.getDialect()) && isMemoryEffectFree(&inside) &&
             llvm::none_of(inside.getOperands(), isTile) && llvm::none_of(inside.getResults(), isTile));
   });
@@ -98,7 +105,7 @@ bool ThreadLowering::Product::dealToWarps(int64_t threads) {
 
 std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) {
   Product p;
-  if (threads < kWarp || !match(op, p.dot, p.a, p.b))
+  if (threads < kWarp || !match(op, p.dot, p.a, p.bs))
     return std::nullopt;
   auto type = cast<VectorType>(p.dot.getType()), a = cast<VectorType>(p.dot.getA().getType()),
        b = cast<VectorType>(p.dot.getB().getType());
@@ -107,9 +114,12 @@ std::optional<ThreadLowering::Product> ThreadLowering::productOf(scf::ForOp op) 
   p.k = a.getDimSize(p.dot.getTransposeA() ? 0 : 1);
   if (!type.getElementType().isF32() || !onTensorCores(p.dot) || p.m % 16 != 0 || p.n % 16 != 0)
     return std::nullopt;
+  // Matrices beside each other are copied in boxes only.
+  if (p.bs.size() > 1 && !(limits.wgmma && kernel->hasAttr(tile::kBoxesAttr)))
+    return std::nullopt;
   // Only whole chunks of contiguous elements are copied; each step of the loop begins with one.
   bool inRows = true;
-  for (tile::LoadOp load : {p.a, p.b})
+  for (tile::LoadOp load : p.loads())
     eachArgument(load.getSource(), [&](Value argument) {
       inRows &= getConstantIntValue(arguments[argument].strides[load.getDims().back()]) == 1;
     });
@@ -328,8 +338,7 @@ void ThreadLowering::storeBlocks(const LoopSums &held, tile::StoreOp store) {
         for (int64_t i = 0; i < kTogether; ++i) {
           size_t at = sumAt(r, c + i, half);
           auto [row, column] = places[at];
-          registers[held.result] = vector::FromElementsOp::create(b, loc, vector(2, b.getF32Type()),
-                                                                  ArrayRef<Value>(held.sums).slice(at, 2));
+          takeSums(held, at, /*inPairs=*/true);
           startStrip();
           Value pair = eval(store.getValue(), {row}, {column, 0, p.n, 2, 2});
           pair = vector::BitCastOp::create(b, loc, vector(1, b.getI32Type()), pair);
@@ -354,27 +363,76 @@ void ThreadLowering::storeBlocks(const LoopSums &held, tile::StoreOp store) {
       }
 }
 
+/// Formulas find the sum with this number, or it and its neighbour, and where they read parts of the columns those as far on in each of them.
+void ThreadLowering::takeSums(const LoopSums &held, size_t at, bool inPairs) {
+  auto take = [&](Value tile, size_t at) {
+    registers[tile] = held.sums[at];
+    if (inPairs)
+      registers[tile] = vector::FromElementsOp::create(b, loc, VectorType::get({2}, held.sums[at].getType()),
+                                                       ArrayRef<Value>(held.sums).slice(at, 2));
+  };
+  if (held.reads.parts.empty())
+    return take(held.result, at);
+  for (auto [part, first] : held.reads.parts) {
+    size_t place = at + static_cast<size_t>(first * 4 / 8);
+    auto round = part.hasOneUse() ? dyn_cast<arith::TruncFOp>(*part.user_begin()) : arith::TruncFOp();
+    bool rounds = round && elementOf(round).isBF16();
+    if (rounds && inPairs) {
+      bool isWord = held.sums[place].getType().isInteger(32);
+      Value word = isWord ? held.sums[place] : roundPair(held.sums[place], held.sums[place + 1]);
+      word = vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), word);
+      registers[round] = vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), word);
+      continue;
+    }
+    if (rounds)
+      registers.erase(round);
+    take(part, place);
+  }
+}
+
+/// As bf16, in one register. What formulas and stores read in halves would be rounded in halves, too, by instructions that take four times as long, and fill two registers.
+Value ThreadLowering::roundPair(Value low, Value high) {
+  return LLVM::InlineAsmOp::create(b, loc, TypeRange{b.getI32Type()}, ValueRange{low, high}, kRoundPair, "=r,f,f",
+                                   /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
+/// What is read of sums rounded only, in half as many registers, before formulas need others. Nothing where other formulas read them.
+std::optional<ThreadLowering::LoopSums> ThreadLowering::roundAll(const LoopSums &held) {
+  auto isRounded = [](auto &part) {
+    auto round = part.first.hasOneUse() ? dyn_cast<arith::TruncFOp>(*part.first.user_begin()) : arith::TruncFOp();
+    return round && tileType(round.getResult()).getElementType().isBF16();
+  };
+  if (held.product.rows > 1 || held.reads.parts.empty() || !llvm::all_of(held.reads.parts, isRounded))
+    return std::nullopt;
+  LoopSums rounded = held;
+  for (size_t at = 0; at < held.sums.size(); at += 2)
+    rounded.sums[at] = rounded.sums[at + 1] = roundPair(held.sums[at], held.sums[at + 1]);
+  return rounded;
+}
+
 /// The elements of a store, each where its sum is; two neighbours at a time where they may be.
 void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard,
                               Body body) {
   Phase phase(*this);
-  registers[held.result] = held.sums.front();
+  takeSums(held, 0, /*inPairs=*/false);
   tile::StoreOp store = elements.stores.front();
   // The sums of one block of rows, or of all of them, one by one or in pairs.
   auto each = [&](bool inPairs, std::optional<int64_t> block) {
     auto inBlock = static_cast<size_t>(blocksOf(held.product) * 4);
+    auto inPart = static_cast<size_t>(held.width() * 4 / 8);
+    bool sliced = held.reads.parts.size() > 1;
     size_t number = 0;
     eachSum(held.product, [&](Value row, const Strip &strip) {
       size_t at = number++;
-      if ((inPairs && at % 2 != 0) || (block && at / inBlock != static_cast<size_t>(*block)))
+      if ((inPairs && at % 2 != 0) || (block && at / inBlock != static_cast<size_t>(*block)) ||
+          (sliced && at % inBlock >= inPart))
         return;
       Strip pair = strip;
-      registers[held.result] = held.sums[at];
-      if (inPairs) {
+      takeSums(held, at, inPairs);
+      if (inPairs)
         pair.width = pair.valid = 2;
-        auto type = VectorType::get({2}, held.sums[at].getType());
-        registers[held.result] = vector::FromElementsOp::create(b, loc, type, ArrayRef<Value>(held.sums).slice(at, 2));
-      }
       onlyIf(guard ? guard(row) : Value(), [&] {
         startStrip();
         body({row}, pair);
@@ -383,20 +441,30 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
     });
   };
   Vectors read = vectorsOf(elements.tiles, {}, 2);
+  auto leave = [&] {
+    registers.erase(held.result);
+    for (auto [part, first] : held.reads.parts) {
+      registers.erase(part);
+      for (Operation *user : part.getUsers())
+        for (Value made : user->getResults())
+          registers.erase(made);
+    }
+  };
   if (std::shared_ptr<const ResultBoxes> boxes = resultBoxesOf(held); boxes && read.width) {
-    onTrust(read, {}, {}, [&](bool trusted) -> SmallVector<Value> {
+    // Rows are looked at where a warp's own are stored.
+    Value aligned = isTrusted(read.accesses.getArrayRef(), read.width, /*allRows=*/false);
+    onTrust(read, aligned, {}, [&](bool trusted) -> SmallVector<Value> {
       if (trusted)
         storeInBoxes(*boxes, held, [&](int64_t r) { each(/*inPairs=*/false, r); });
       else
         each(/*inPairs=*/false, {});
       return {};
     });
-    registers.erase(held.result);
-    return;
+    return leave();
   }
   Vectors pairs = vectorsOf(elements.tiles, elements.stores, 2), whole;
   if (elementOf(store.getValue()).isBF16() && blocksOf(held.product) % kTogether == 0 && pairs.width &&
-      read.accesses.empty())
+      read.accesses.empty() && elements.stores.size() == 1 && held.width() == held.product.n)
     whole = vectorsOf({}, elements.stores, 8);
   onTrust(whole.width ? whole : pairs, {}, {}, [&](bool trusted) -> SmallVector<Value> {
     if (trusted && whole.width)
@@ -405,7 +473,7 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
       each(trusted, {});
     return {};
   });
-  registers.erase(held.result);
+  leave();
 }
 
 /// 64 rows of a warpgroup, `left` as mma.sync has them, times the panel that `right` describes, 16 deep: not waited for. NVVM's operation takes its left

@@ -39,7 +39,9 @@ struct ThreadLowering::PanelAt {
 /// Who computes what of the sum: a warpgroup `rows` blocks of 64 x `columns`, a warp `rows` x `columns` blocks of 16 x 8;
 /// `across` of them lie beside each other. Where there are fewer blocks than warps, `deep` of them share k, and their sums are added up at the end, in order.
 struct ThreadLowering::Product {
-  tile::LoadOp a, b;
+  tile::LoadOp a;
+  SmallVector<tile::LoadOp, 2>
+      bs; ///< whose columns lie beside each other: of several, each fills whole blocks of the panel
   tile::DotOp dot;
   int64_t m, n, k;
   int64_t rows = 0, columns = 0, across = 0, deep = 1;
@@ -47,6 +49,11 @@ struct ThreadLowering::Product {
   Panel left, right;
   int64_t stages = 0, stageBytes = 0;
 
+  SmallVector<tile::LoadOp, 3> loads() const {
+    SmallVector<tile::LoadOp, 3> all = {a};
+    all.append(bs);
+    return all;
+  }
   /// Registers of a thread.
   int64_t sums() const { return wgmma ? rows * columns / 2 : rows * columns * 4; }
   /// Whether the sum can be dealt out so.
@@ -100,9 +107,11 @@ void arriveAt(OpBuilder &b, Location loc, Value barrier);
 void expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes);
 
 struct ThreadLowering::SumReads {
-  tile::StoreOp store; ///< null: only the next loop, or rows
+  SmallVector<tile::StoreOp, 1> stores; ///< of one group; none: only the next loop, or rows
+  /// What formulas read: the sum, or slices of it that are as wide as what is stored, by their first columns.
+  SmallVector<std::pair<Value, int64_t>, 2> parts;
   llvm::SetVector<Value> formulas,
-      rows; ///< tiles as large as the sum, itself among them, and `known`; what is reduced of them
+      rows; ///< tiles as large as the sum, or a part, itself among them, and `known`; what is reduced of them
   Value made; ///< the formula that is stored in the place of the sum; null: the sum is
   SmallVector<Value> madeOfRows; ///< row by row of what is reduced, each behind what it is made of
   llvm::SetVector<Value> numbers,
@@ -111,7 +120,7 @@ struct ThreadLowering::SumReads {
 
 /// Sums of a warp that go to memory in boxes of 16 rows (ThreadResultBoxes.cpp).
 struct ThreadLowering::ResultBoxes {
-  tile::StoreOp store;
+  SmallVector<tile::StoreOp, 1> stores;
   Buffer *memory = nullptr; ///< `count` pieces for each warp
   int64_t count = 0;
   bool adds = false; ///< to what is there, which the sum then does not begin with
@@ -121,8 +130,12 @@ struct ThreadLowering::ResultBoxes {
 struct ThreadLowering::LoopSums {
   Product product;
   Value result;
-  SmallVector<Value> sums; ///< of this thread, in the order of eachSum()
+  SmallVector<Value> sums; ///< of this thread, in the order of eachSum(); or words of two, rounded
   SumReads reads;
+  /// Columns that are stored: of the first part.
+  int64_t width() const {
+    return reads.parts.empty() ? product.n : tileType(reads.parts.front().first).getShape().back();
+  }
 };
 
 struct ThreadLowering::SumRows {

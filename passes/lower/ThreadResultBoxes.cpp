@@ -31,17 +31,8 @@ static constexpr int64_t kPieceBytes = kOwnRows * kRowBytes;
 static constexpr int64_t kLeastPieces = 2;
 static constexpr int64_t kPairBytes = 8; // of f32
 
-namespace {
-
-/// Columns of a warp that are a box: rows of 128, 64 or 32 bytes.
-struct BoxColumns {
-  int64_t first, count, rowBytes;
-};
-
-} // namespace
-
 /// The widest first; none where they do not divide `columns`.
-static SmallVector<BoxColumns> boxesAcross(int64_t columns, int64_t elementBytes) {
+SmallVector<ThreadLowering::BoxColumns> ThreadLowering::boxesAcross(int64_t columns, int64_t elementBytes) {
   SmallVector<BoxColumns> boxes;
   int64_t first = 0;
   for (int64_t rowBytes : {128, 64, 32})
@@ -65,17 +56,22 @@ bool ThreadLowering::addsToResult(const Product &p, scf::ForOp sum, tile::StoreO
 std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf(const Pipeline &pipe,
                                                                                  const SumReads &reads) {
   const Product &p = pipe.p;
-  tile::StoreOp store = reads.store;
-  if (!store || store.getRows() || kernel->hasAttr(tile::kResultsByRowsAttr) || !isa<BlockArgument>(store.getTarget()))
+  if (reads.stores.empty() || kernel->hasAttr(tile::kResultsByRowsAttr))
     return nullptr;
+  tile::StoreOp store = reads.stores.front();
   Type element = elementOf(store.getValue());
-  MemRefType type = store.getTarget().getType();
-  if (!(element.isBF16() || element.isF32()) || tileType(store.getValue()).getRank() != 2 ||
-      store.getDims().back() != type.getRank() - 1 ||
-      getConstantIntValue(arguments[store.getTarget()].strides.back()) != 1)
+  auto isBox = [&](tile::StoreOp store) {
+    MemRefType type = store.getTarget().getType();
+    return !store.getRows() && isa<BlockArgument>(store.getTarget()) && elementOf(store.getValue()) == element &&
+           tileType(store.getValue()).getRank() == 2 && store.getDims().back() == type.getRank() - 1 &&
+           getConstantIntValue(arguments[store.getTarget()].strides.back()) == 1;
+  };
+  if (!(element.isBF16() || element.isF32()) || !llvm::all_of(reads.stores, isBox))
     return nullptr;
-  SmallVector<BoxColumns> across = boxesAcross(p.columns, bytesOf(element));
-  int64_t warps = threads / kWarp, most = static_cast<int64_t>(across.size()) * p.rows, count = most;
+  int64_t columns = reads.parts.size() > 1 ? tileType(store.getValue()).getDimSize(1) : p.columns;
+  SmallVector<BoxColumns> across = boxesAcross(columns, bytesOf(element));
+  int64_t warps = threads / kWarp, count = static_cast<int64_t>(across.size() * reads.stores.size()) * p.rows,
+          most = count;
   auto fits = [&] {
     int64_t bytes = count * warps * kPieceBytes;
     return freeOffset(bytes, kPatternBytes) + bytes <= limits.sharedBytes;
@@ -84,12 +80,17 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
     --count;
   if (count < std::min(kLeastPieces, std::max<int64_t>(most, 1)))
     return nullptr;
-  ResultBoxes boxes{store};
+  ResultBoxes boxes{reads.stores};
   boxes.memory = allocate(element, count * warps * kPieceBytes / bytesOf(element), kPatternBytes);
   ++boxes.memory->pins;
   boxes.count = count;
-  boxes.ends = endsBefore(store.getLimit(), store.getTarget(), store.getDims().front());
-  boxes.adds = element.isF32() && !boxes.ends && addsToResult(p, pipe.sum, store);
+  // Formulas may read memory that ends where the rows do.
+  boxes.ends = llvm::any_of(reads.stores, [&](tile::StoreOp store) {
+    return endsBefore(store.getLimit(), store.getTarget(), store.getDims().front());
+  });
+  boxes.ends |=
+      store.getLimit() && llvm::any_of(reads.formulas, [](Value v) { return v.getDefiningOp<tile::LoadOp>(); });
+  boxes.adds = element.isF32() && !boxes.ends && reads.stores.size() == 1 && addsToResult(p, pipe.sum, store);
   return std::make_shared<const ResultBoxes>(boxes);
 }
 
@@ -103,14 +104,22 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
 
 struct ThreadLowering::Staging {
   const ResultBoxes &boxes;
+  tile::StoreOp store;
   BoxColumns columns;
   int64_t number; ///< of the box, of those that the warp has stored
-  Value memory; ///< bytes from the first piece of all warps to this warp's
+  Value memory; ///< bytes from the first piece of all warps to this warp's first
+  int64_t offset; ///< and from there to this one
 };
 
 /// By the lane that starts copies: all but the last `underWay` have been read.
 void ThreadLowering::awaitBoxes(int64_t underWay) {
   onlyIf(less(lane, 1), [&] { emitBulk(b, loc, "read", (kAwaitRead + Twine(underWay) + ";").str(), "", {}); });
+}
+
+/// By a warp: a piece that all but the last `underWay` boxes have left.
+void ThreadLowering::awaitPiece(int64_t underWay) {
+  awaitBoxes(underWay);
+  NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
 }
 
 /// Lane i has the address of row i of 16 columns: rows 0-7 and 8-15 of the first eight, then of the others.
@@ -120,33 +129,50 @@ void ThreadLowering::storeMatrices(Value address, ArrayRef<Value> registers) {
                            NVVM::LdStMatrixEltType::B16);
 }
 
-/// Columns of block number `r` of this warp's rows, to its piece of shared memory. `places`: of all sums of a thread.
-void ThreadLowering::stagePart(const Staging &staging, const LoopSums &held, int64_t r,
-                               ArrayRef<std::pair<Value, Value>> places) {
+/// What the stores take of this box of block number `r` of this warp's rows: pairs of eight columns, two halves of the rows. All stores of a pair in turn, so that what they
+/// are made of need not be kept, nor be made again. `places`: of all sums of a thread.
+SmallVector<SmallVector<Value>> ThreadLowering::makePart(const ResultBoxes &boxes, const BoxColumns &columns,
+                                                         const LoopSums &held, int64_t r,
+                                                         ArrayRef<std::pair<Value, Value>> places) {
   const Product &p = held.product;
-  tile::StoreOp store = staging.boxes.store;
-  Value stored = store.getValue();
-  bool narrow = elementOf(stored).isBF16();
-  Type i32 = b.getI32Type();
-  SmallVector<Value> pairs; // of eight columns, two halves of the rows
-  for (int64_t block = staging.columns.first / 8; block < (staging.columns.first + staging.columns.count) / 8; ++block)
+  SmallVector<SmallVector<Value>> made(boxes.stores.size());
+  auto word = VectorType::get({1}, b.getI32Type());
+  for (int64_t block = columns.first / 8; block < (columns.first + columns.count) / 8; ++block)
     for (int64_t half = 0; half < 2; ++half) {
       auto at = static_cast<size_t>(((r * blocksOf(p) + block) * 2 + half) * 2);
       auto [row, column] = places[at];
-      registers[held.result] = vector::FromElementsOp::create(b, loc, VectorType::get({2}, b.getF32Type()),
-                                                              ArrayRef<Value>(held.sums).slice(at, 2));
+      takeSums(held, at, /*inPairs=*/true);
       startStrip();
-      Value pair = eval(stored, {row}, {column, 0, p.n, 2, 2});
-      if (narrow)
-        pair = vector::ExtractOp::create(b, loc, vector::BitCastOp::create(b, loc, VectorType::get({1}, i32), pair), 0);
-      pairs.push_back(pair);
+      for (auto [store, pairs] : llvm::zip_equal(boxes.stores, made)) {
+        tile::StoreOp op = store;
+        Value pair = eval(op.getValue(), {row}, {column, 0, p.n, 2, 2});
+        if (elementOf(pair).isBF16())
+          pair = vector::ExtractOp::create(b, loc, vector::BitCastOp::create(b, loc, word, pair), 0);
+        pairs.push_back(pair);
+      }
     }
   startStrip();
+  return made;
+}
+
+/// A number of shared memory, where it is wanted.
+Value ThreadLowering::forget(Value place) {
+  Type i32 = b.getI32Type();
+  Value number = arith::IndexCastOp::create(b, loc, i32, place);
+  auto again = LLVM::InlineAsmOp::create(b, loc, TypeRange{i32}, ValueRange{number}, kForget, "=r,r",
+                                         /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                         LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), again.getResult(0));
+}
+
+/// These pairs, to a piece of this warp's shared memory.
+void ThreadLowering::stagePart(const Staging &staging, ArrayRef<Value> pairs) {
   const ResultBoxes &boxes = staging.boxes;
-  if (staging.number == 0 || staging.number >= boxes.count) { // else no box has left the piece in this tile
-    awaitBoxes(staging.number ? boxes.count - 1 : 0);
-    NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
-  }
+  tile::StoreOp store = staging.store;
+  Value stored = store.getValue();
+  bool narrow = elementOf(stored).isBF16();
+  if (staging.number == 0 || staging.number >= boxes.count) // else no box has left the piece in this tile
+    awaitPiece(staging.number ? boxes.count - 1 : 0);
   // Bits 4 to 6 of a place are combined with the row's, as many of them as a row of the box has chunks.
   int64_t chunks = staging.columns.rowBytes / kChunkBytes;
   Value row = narrow ? remainder(lane, kOwnRows) : divide(lane, 4);
@@ -162,14 +188,16 @@ void ThreadLowering::stagePart(const Staging &staging, const LoopSums &held, int
       add(add(staging.memory, mul(row, constant(staging.columns.rowBytes))), mul(chunk, constant(kChunkBytes)));
   if (!narrow)
     place = add(place, mul(remainder(lane, 2), constant(kPairBytes)));
+  if (boxes.stores.size() > 1) // formulas need the registers that places in many boxes would have
+    place = forget(place);
   auto further = [&](int64_t block) { // eight columns
     int64_t bytes = block * 8 * bytesOf(elementOf(stored));
-    return bytes ? arith::XOrIOp::create(b, loc, place, constant(bytes)).getResult() : place;
+    return add(bytes ? arith::XOrIOp::create(b, loc, place, constant(bytes)).getResult() : place, staging.offset);
   };
   if (narrow) {
     Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, boxes.memory->memref);
     for (size_t i = 0; i < pairs.size(); i += 4)
-      storeMatrices(add(memory, further(static_cast<int64_t>(i / 2))), ArrayRef<Value>(pairs).slice(i, 4));
+      storeMatrices(add(memory, further(static_cast<int64_t>(i / 2))), pairs.slice(i, 4));
   } else {
     auto write = [&](int64_t block, int64_t half, Value pair) {
       Value at = divide(add(further(block), half * 8 * staging.columns.rowBytes), bytesOf(elementOf(stored)));
@@ -191,13 +219,13 @@ void ThreadLowering::stagePart(const Staging &staging, const LoopSums &held, int
 /// Starts the copy of what all lanes have written, from the row of the tile that is the warp's first on.
 void ThreadLowering::sendPart(const Staging &staging, Value firstRow, Value firstColumn) {
   const ResultBoxes &boxes = staging.boxes;
-  tile::StoreOp store = boxes.store;
+  tile::StoreOp store = staging.store;
   orderForAsync();
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   onlyIf(less(lane, 1), [&] {
     Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, boxes.memory->memref);
     auto number = [&](Value v, Type type) -> Value { return arith::IndexCastOp::create(b, loc, type, v); };
-    SmallVector<Value> operands = {number(add(memory, staging.memory), b.getI64Type()),
+    SmallVector<Value> operands = {number(add(memory, add(staging.memory, staging.offset)), b.getI64Type()),
                                    mapAddress(store.getTarget(), store.getDims(), kOwnRows, staging.columns.count)};
     std::string coordinates, constraints = "l,l";
     int64_t dimension = cast<MemRefType>(store.getTarget().getType()).getRank();
@@ -225,10 +253,12 @@ void ThreadLowering::sendPart(const Staging &staging, Value firstRow, Value firs
 void ThreadLowering::storeInBoxes(const ResultBoxes &boxes, const LoopSums &held,
                                   function_ref<void(int64_t r)> byRows) {
   const Product &p = held.product;
-  tile::StoreOp store = boxes.store;
-  const Access &at = accesses[store];
-  int64_t size = bytesOf(elementOf(store.getValue())), number = 0;
-  touched(arguments[store.getTarget()], true);
+  tile::StoreOp first = boxes.stores.front();
+  const Access &at = accesses[first];
+  int64_t size = bytesOf(elementOf(first.getValue())), number = 0;
+  int64_t width = held.reads.parts.size() > 1 ? held.width() : p.columns;
+  for (tile::StoreOp store : boxes.stores)
+    touched(arguments[store.getTarget()], true);
   SmallVector<std::pair<Value, Value>> places; // row and column of the sums
   eachSum(p, [&](Value row, const Strip &strip) { places.push_back({row, strip.column}); });
   Value group = divide(warp, 4), own = mul(warp, constant(kPieceBytes));
@@ -238,12 +268,17 @@ void ThreadLowering::storeInBoxes(const ResultBoxes &boxes, const LoopSums &held
   for (int64_t r = 0; r < p.rows; ++r) {
     Value row = add(firstRow, r * kGroupRows);
     auto inBoxes = [&] {
-      for (const BoxColumns &columns : boxesAcross(p.columns, size)) {
-        int64_t piece = number % boxes.count;
-        Staging staging{boxes, columns, number++, add(own, piece * (threads / kWarp) * kPieceBytes)};
-        stagePart(staging, held, r, places);
-        sendPart(staging, row, firstColumn);
-      }
+      std::optional<LoopSums> rounded = roundAll(held);
+      const LoopSums &sums = rounded ? *rounded : held;
+      if (rounded) // what waits here is a border that the assembler moves no formulas across
+        awaitPiece(0);
+      for (const BoxColumns &columns : boxesAcross(width, size))
+        for (auto [store, pairs] : llvm::zip_equal(boxes.stores, makePart(boxes, columns, sums, r, places))) {
+          int64_t piece = number % boxes.count;
+          Staging staging{boxes, store, columns, number++, own, piece * (threads / kWarp) * kPieceBytes};
+          stagePart(staging, pairs);
+          sendPart(staging, row, firstColumn);
+        }
     };
     if (!boxes.ends) {
       inBoxes();

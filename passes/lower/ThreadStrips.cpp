@@ -133,7 +133,7 @@ llvm::MaybeAlign ThreadLowering::alignmentIn(const View &view, int64_t width) {
   return llvm::Align(bytes);
 }
 
-Value ThreadLowering::isTrusted(ArrayRef<Operation *> ops, int64_t width) {
+Value ThreadLowering::isTrusted(ArrayRef<Operation *> ops, int64_t width, bool allRows) {
   Value condition, bits;
   auto both = [&](Value more) {
     condition = condition ? arith::AndIOp::create(b, loc, condition, more).getResult() : more;
@@ -154,7 +154,7 @@ Value ThreadLowering::isTrusted(ArrayRef<Operation *> ops, int64_t width) {
     misplaced(add(base, mul(at.offset, constant(size))));
     for (Value stride : ArrayRef(at.strides).drop_back())
       misplaced(mul(stride, constant(size)));
-    if (!at.limit || (load ? load.getRows() : store.getRows()))
+    if (!allRows || !at.limit || (load ? load.getRows() : store.getRows()))
       continue;
     Value end = add(at.row, type.getDimSize(0));
     both(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, at.row, constant(0)));

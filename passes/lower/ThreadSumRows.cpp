@@ -71,11 +71,12 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
       if (user->getBlock() != sum.getParentBlock())
         return false;
       if (auto store = dyn_cast<tile::StoreOp>(user)) {
-        bool wanted = isRow ? store.getValue() == v : !reads.store && plan.group(store).size() == 1 && !store.getRows();
+        bool wanted =
+            isRow ? store.getValue() == v : reads.stores.empty() && plan.group(store).size() == 1 && !store.getRows();
         if (!wanted)
           return false;
         if (!isRow)
-          reads.store = store;
+          reads.stores.push_back(store);
         else if (store.getRows())
           reads.numbers.insert(store.getRows());
         continue;
@@ -109,9 +110,10 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
     }
   }
   // What is stored is the sum, or what was reduced of it, rounded or not.
-  if (Value made = reads.store ? unrounded(reads.store.getValue()) : sum; made != sum) {
+  tile::StoreOp store = reads.stores.empty() ? tile::StoreOp() : reads.stores.front();
+  if (Value made = store ? unrounded(store.getValue()) : sum; made != sum) {
     auto makes = llvm::find_if(reduced, [&](tile::ReduceOp reduce) { return reduce.getSource() == made; });
-    if (makes == reduced.end() || !(*makes)->isBeforeInBlock(reads.store) || !getElementTypeOrSelf(made).isF32())
+    if (makes == reduced.end() || !(*makes)->isBeforeInBlock(store) || !getElementTypeOrSelf(made).isF32())
       return false;
     reads.made = made;
   }
@@ -125,17 +127,97 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
           !llvm::is_contained(reads.madeOfRows, operand))
         return false;
   reads.formulas.insert(reads.known.begin(), reads.known.end());
-  return (reads.store || !reads.rows.empty()) &&
+  return (store || !reads.rows.empty()) &&
          (!planned || llvm::none_of(llvm::concat<const Value>(reads.formulas, reads.madeOfRows),
                                     [&](Value v) { return v != sum && plan.isKept(v); }));
 }
 
-std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum) const {
+/// A group of stores takes formulas of the sum, or of slices of it that are as wide, and of tiles in memory, each element at its place.
+bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
+  Block *block = sum.getParentBlock();
+  for (Operation *user : sum.getUsers())
+    if (auto slice = dyn_cast<tile::SliceOp>(user))
+      reads.parts.push_back({slice.getResult(), static_cast<int64_t>(slice.getOffset())});
+  if (reads.parts.empty())
+    reads.parts.push_back({sum, 0});
+  else if (!llvm::all_of(sum.getUsers(), [](Operation *user) { return isa<tile::SliceOp>(user); }))
+    return false;
+  llvm::sort(reads.parts, [](auto &x, auto &y) { return x.second < y.second; });
+  VectorType type = tileType(reads.parts.front().first);
+  constexpr int64_t blockColumns = 8; // a thread has the same columns of each
+  // Down to the stores: all who read the sum are among what these are computed from.
+  SmallVector<Value> work;
+  for (auto [part, first] : reads.parts) {
+    if (tileType(part).getShape() != type.getShape() || first % blockColumns != 0)
+      return false;
+    work.push_back(part);
+    reads.formulas.insert(part);
+  }
+  tile::StoreOp last;
+  while (!work.empty()) {
+    Value v = work.pop_back_val();
+    for (Operation *user : v.getUsers()) {
+      if (user->getBlock() != block)
+        return false;
+      if (auto store = dyn_cast<tile::StoreOp>(user)) {
+        last = !last || last->isBeforeInBlock(store) ? store : last;
+        continue;
+      }
+      if (!keepsPlaces(user) || user->getNumResults() != 1 ||
+          tileType(user->getResult(0)).getShape() != type.getShape() || plan.isKept(user->getResult(0)))
+        return false;
+      if (reads.formulas.insert(user->getResult(0)))
+        work.push_back(user->getResult(0));
+    }
+  }
+  if (!last || plan.group(last).empty())
+    return false;
+  reads.stores.assign(plan.group(last).begin(), plan.group(last).end());
+  // And up from them.
+  llvm::SetVector<Value> seen;
+  for (tile::StoreOp store : reads.stores) {
+    if (store.getRows() || tileType(store.getValue()).getShape() != type.getShape() ||
+        !plan.breaks(store.getValue(), /*definition=*/true).empty())
+      return false;
+    work.push_back(store.getValue());
+  }
+  while (!work.empty()) {
+    Value v = work.pop_back_val();
+    if (!isTile(v) || !seen.insert(v))
+      continue;
+    Operation *op = v.getDefiningOp();
+    if (llvm::any_of(reads.parts, [&](auto &part) { return part.first == v; }) ||
+        isa_and_nonnull<arith::ConstantOp>(op))
+      continue;
+    auto load = dyn_cast_or_null<tile::LoadOp>(op);
+    if (load ? load.getRows() || !plan.staysInMemory(v) : !op || !keepsPlaces(op))
+      return false;
+    if (!load)
+      work.append(op->operand_begin(), op->operand_end());
+  }
+  // Of all formulas, one group of stores is computed.
+  auto stored = [&](Operation *user) {
+    return isa<tile::StoreOp>(user) ? llvm::is_contained(reads.stores, user)
+                                    : user->getNumResults() == 1 && seen.contains(user->getResult(0));
+  };
+  if (!llvm::all_of(reads.formulas, [&](Value v) { return llvm::all_of(v.getUsers(), stored); }))
+    return false;
+  reads.formulas.insert(seen.begin(), seen.end());
+  return heldIn(reads.formulas.getArrayRef()).empty();
+}
+
+std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum, const Product &p) const {
   SumReads reads;
-  reads.store = plan.storeOf(sum);
-  if (reads.store)
-    return heldIn({reads.store.getValue()}).empty() ? std::optional(reads) : std::nullopt;
-  return collectReads(sum, reads, /*planned=*/true) ? std::optional(reads) : std::nullopt;
+  if (tile::StoreOp store = plan.storeOf(sum)) {
+    reads.stores.push_back(store);
+    return heldIn({store.getValue()}).empty() ? std::optional(reads) : std::nullopt;
+  }
+  if (collectReads(sum, reads, /*planned=*/true))
+    return reads;
+  SumReads end;
+  if (!collectEnd(sum, end) || (end.parts.size() > 1 && p.across > 1))
+    return std::nullopt;
+  return end;
 }
 
 /// The row of a sum in the order of eachSum(), numbered in this thread: two halves of each block of rows.
@@ -356,7 +438,7 @@ bool ThreadLowering::lowerSumRows(Operation *op) {
       loopSums[held->reads.made] =
           std::make_shared<const LoopSums>(LoopSums{held->product, held->reads.made, std::move(kept), held->reads});
       auto others = std::make_shared<LoopSums>(*held);
-      others->reads.store = {};
+      others->reads.stores.clear();
       loopSums[held->result] = others;
     }
     sumRows[reduce.getResult()] = std::make_shared<const SumRows>(SumRows{held, std::move(rows)});

@@ -160,11 +160,19 @@ LogicalResult outlineBlock(Block &block, OutlineContext &context) {
   for (auto combine : block.getOps<MoeCombineOp>())
     if (AddOp add = addBehind(combine, context))
       joinWork(combine, add);
+  DenseSet<Operation *> ended; // with the product that they read
   for (ArrayRef<Operation *> unit : outlineUnits(block)) {
+    if (ended.contains(unit.front()))
+      continue;
     if (unit.size() == 1 && isa<AddOp>(unit.front()) && unit.front()->use_empty()) { // made elsewhere
       unit.front()->erase();
       continue;
     }
+    FailureOr<bool> ends = endProducts(unit.front(), ended, context);
+    if (failed(ends))
+      return failure();
+    if (*ends)
+      continue;
     auto work = unit.front()->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
     unit.front()->removeAttr(cmd::kWorkAttr); // the attributes of row-wise ops are part of their kernel's name
     Operation *before = unit.front()->getPrevNode(), *after = unit.back()->getNextNode();
@@ -188,6 +196,7 @@ struct OutlinePass : impl::OutlinePassBase<OutlinePass> {
     OutlineContext context(module);
     context.gpu = gpu;
     context.boxes = boxes;
+    context.warpgroups = warpgroups;
     context.cublaslt = cublaslt;
     context.beside = beside;
     context.f32Parts = f32Parts;

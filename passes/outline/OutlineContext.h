@@ -68,6 +68,7 @@ public:
   mlir::ModuleOp module;
   mlir::IRRewriter rewriter;
   bool gpu = false; ///< hundreds of programs run at a time, not a few
+  bool warpgroups = false; ///< a GPU multiplies by them what boxes bring: sums of a tile are in registers of threads
   bool boxes = false; ///< a GPU's tiles may be copied past its threads, to be multiplied by warpgroups
   /// Products are calls of cuBLASLt where it has them; it adds only what has the type of its result.
   bool cublaslt = false;

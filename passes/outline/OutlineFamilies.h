@@ -66,6 +66,22 @@ std::string whyNoLossTiles(mlir::Operation *op, mlir::Value x, mlir::Value weigh
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
                            bool transposeB, mlir::RankedTensorType type, OutlineContext &context);
+/// What a product does with a tile of its results before it stores any (ProductEnds.cpp).
+struct ProductEnd {
+  std::string name; ///< of the formulas, for that of the kernel
+  llvm::SmallVector<mlir::Value> operands; ///< matrices as large as a result, of which formulas read the same tile
+  int64_t results; ///< matrices of bf16 that are stored
+  /// The tiles of these from those of the products, rounded to bf16, and of the operands.
+  llvm::function_ref<Vars(KernelBuilder &k, llvm::ArrayRef<Var> products, llvm::ArrayRef<Var> operands)> emit;
+};
+/// The products a op(b_i) of bf16 with such an end, of one or of several that read `a` once (ProductSums.cpp): bf16 [rows, columns of b_i] each. Nothing where no kernel
+/// has them all in the registers of its threads.
+llvm::SmallVector<mlir::Value> productWithEnd(mlir::Operation *op, mlir::Value a, mlir::ValueRange bs,
+                                              mlir::Value offsets, bool transposeB, const ProductEnd &end,
+                                              OutlineContext &context);
+/// Whether products of one matrix and row-wise ops behind them, which are then in `ended`, have become one launch (ProductEnds.cpp).
+llvm::FailureOr<bool> endProducts(mlir::Operation *op, llvm::DenseSet<mlir::Operation *> &ended,
+                                  OutlineContext &context);
 /// Of the i-th gradient of experts' weights (ProductSums.cpp): the type of the sums of squares of its rows [tiles of columns, groups, m] where a kernel computes them
 /// beside it, and both by such a kernel.
 mlir::RankedTensorType squaresOfWeights(MoeGroupedLinearGradWeightOp op, unsigned i, const OutlineContext &context);

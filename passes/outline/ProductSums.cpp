@@ -2,13 +2,15 @@
 //
 //   C = sum_i A_i op(B_i)                      the gradient of what several projections, or experts' projections, read: one sum along all k_i
 //   r, P = exp(C_t - r), s = sum P                   of logits C = A op(B): of each row and tile t of words what their softmax needs, and in bf16 what its gradient does
+//   D = f(A B_1, A B_2, ..)                    what row-wise ops make of products of one matrix, such as silu(A B_1) * (A B_2), beside those products that others read
 //   C = sum_p A[p-th part of k]^T B[.. ]       the gradient of a weight: the sum over tokens in parts, added up by a second kernel
 //
 // A product that adds what another one has left in memory writes and reads f32: of 131,072 rows for experts that is half a gigabyte each way, as much time
 // as half the product. Logits are the largest matrix of a step, and no kernel reads them: the product has computed the exponentials of which a gradient is made, which bf16
 // holds as well as anything that is rounded to it in the end (its exponents are those of f32). They stand as they are, r = 0, unless the greatest of a tile is far from 0:
 // then all of a row have one factor, which LossKernels.cpp leaves to others. The label's logit is an f32 number of its own, so
-// that loss and p - 1 are those of f32. And a gradient of weights alone has too few tiles for the multiprocessors of a GPU.
+// that loss and p - 1 are those of f32. Products that row-wise ops read together have columns of each beside each other in a tile: A is read once, and a thread has the same
+// columns of all. And a gradient of weights alone has too few tiles for the multiprocessors of a GPU.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -58,9 +60,11 @@ Value widened(Operation *op, Value x, int64_t columns, int64_t wide, OutlineCont
 class OneSum {
 public:
   OneSum(Operation *op, ValueRange as, ValueRange bs, Value offsets, bool transposeB, RankedTensorType type,
-         OutlineContext &context, std::optional<LossReads> loss = {})
-      : op(op), offsets(offsets), transposeB(transposeB), loss(loss), type(type), context(context) {
-    for (auto [a, b] : llvm::zip_equal(as, bs))
+         OutlineContext &context, std::optional<LossReads> loss = {}, const ProductEnd *end = nullptr)
+      : op(op), offsets(offsets), transposeB(transposeB), loss(loss), end(end), type(type), context(context) {
+    if (end)
+      beside.append(std::next(bs.begin()), bs.end());
+    for (auto [a, b] : llvm::zip_equal(as, bs.take_front(as.size())))
       terms.push_back({a, b, shapeOf(b).drop_front(offsets ? 1 : 0)[transposeB ? 1 : 0]});
     n = type.getShape().back();
     rows = product(type.getShape()) / n;
@@ -80,6 +84,26 @@ public:
         return "operands are parts of other matrices";
     }
     return {};
+  }
+
+  /// Whether formulas can follow in the registers of a kernel whose operands come in boxes. Columns of several products are whole boxes, or wgmma would not take them for those of
+  /// one.
+  bool fitsEnd() {
+    auto isPlain = [](Value v) { return isBf16(v) && isContiguous(v); };
+    if (!whyNot().empty() || !llvm::all_of(beside, isPlain) || !llvm::all_of(end->operands, isPlain))
+      return false;
+    Measures measures = measure();
+    int64_t step = measures.sides.k, most = measures.sides.n / together();
+    m = measures.m;
+    columns = sideOf(n, most);
+    bool whole = together() == 1 || (!transposeB && columns == most && columns % kBoxColumns == 0);
+    return whole && step == kBoxColumns && terms.front().depth % step == 0 &&
+           runsAlone(/*tensorCores=*/true, m, together() * columns) && inBoxes();
+  }
+
+  SmallVector<Value> runForEnd() {
+    plan();
+    return launch({0, n, columns}, SmallVector<Type>(end->results, type.clone({rows, n})), {});
   }
 
   Value run() {
@@ -121,8 +145,16 @@ private:
   };
   /// Parameters of the kernel.
   struct Operands {
-    Vars a, b, begins, depths; ///< where a term begins in its walk, how long walks are
+    Vars a, b, beside, begins, depths; ///< where a term begins in its walk, how long walks are
   };
+  /// What is read and written at the end of a tile.
+  struct Targets {
+    Vars operands, results;
+  };
+
+  static constexpr int64_t kBoxColumns = 64; // of bf16
+  /// Products that have columns in a tile.
+  int64_t together() const { return 1 + static_cast<int64_t>(beside.size()); }
 
   /// Of all terms together.
   struct Measures {
@@ -134,7 +166,7 @@ private:
     int64_t each = offsets ? std::min(rows, 2 * ceilDiv(rows, groups)) : rows, depth = 0;
     for (const Term &term : terms)
       depth += term.depth;
-    Sides sides = sidesFor(/*tensorCores=*/true, each, n, depth, std::min(groups, rows));
+    Sides sides = sidesFor(/*tensorCores=*/true, each, n * together(), depth, std::min(groups, rows));
     return {sides, guardedSideOf(each, sides.m), depth};
   }
 
@@ -193,8 +225,10 @@ private:
       }
       launch.index(numbered("k", w), begin);
     }
+    for (auto [i, b] : llvm::enumerate(beside))
+      launch.arg(numbered("b", i + 1), b);
     if (offsets)
-      launch.arg("offsets", offsets);
+      launch.arg(offsetsName(), offsets);
     else
       launch.index("rows", rows).index("band", band);
     if (stays())
@@ -209,15 +243,21 @@ private:
       if (loss->coordinate)
         launch.arg("coordinate", loss->coordinate).index("vocabulary", n);
     }
+    if (end)
+      for (auto [i, operand] : llvm::enumerate(end->operands))
+        launch.arg(numbered("x", i), context.view(op, operand, {rows, n}));
     ArrayRef<StringRef> names = namesOf(loss.has_value());
     for (auto [i, value] : llvm::enumerate(before))
       launch.arg(beforeOf(names[i]), value);
     for (auto [i, result] : llvm::enumerate(types))
-      launch.result(names[i], result, before.empty() ? "" : beforeOf(names[i]));
+      launch.result(end ? numbered("y", i) : names[i].str(), result, before.empty() ? "" : beforeOf(names[i]));
     SmallVector<Value> results = launch.run();
-    withProducts(results[0], rows * part.length * depth);
+    withProducts(results[0], rows * part.length * depth * together());
     return results;
   }
+
+  /// A launch says row-wise ops that read its results where the rows of experts end.
+  StringRef offsetsName() const { return end ? StringRef(tile::kRowsEnd) : "offsets"; }
 
   static ArrayRef<StringRef> namesOf(bool loss) {
     static constexpr StringRef ofSums[] = {"y"}, ofLosses[] = {"references", "sums", "label_logits", "exponentials"};
@@ -233,7 +273,7 @@ private:
   }
 
   /// Two loops over k have no registers for the places of a loop over tiles.
-  bool alone() const { return runsAlone(/*tensorCores=*/true, m, columns) && walks.size() == 1; }
+  bool alone() const { return runsAlone(/*tensorCores=*/true, m, together() * columns) && walks.size() == 1; }
 
   /// Whether all operands can be copied in boxes: widths are multiples of those of tiles.
   bool inBoxes() const {
@@ -243,10 +283,13 @@ private:
   }
 
   std::string nameOf(StringRef kind) const {
-    std::string name = llvm::formatv("gemm_sum{0}_{1}_{2}_{3}x{4}", kind, typeName(type.getElementType()),
-                                     transposeB ? "nt" : "nn", m, columns);
+    std::string name =
+        llvm::formatv("gemm_{0}{1}_{2}_{3}_{4}x{5}{6}", end ? "end" : "sum", kind, typeName(type.getElementType()),
+                      transposeB ? "nt" : "nn", m, together() > 1 ? std::to_string(together()) + "x" : "", columns);
     for (const Walk &walk : walks)
       name += llvm::formatv("_{0}x{1}", walk.end - walk.first, walk.step);
+    if (end)
+      name += "_" + end->name;
     return alone() && !inBoxes() ? name + "_by_rows" : name;
   }
 
@@ -267,12 +310,14 @@ private:
       }
       operands.depths.push_back(k.index(numbered("k", w)));
     }
+    for (size_t i = 0; i < beside.size(); ++i)
+      operands.beside.push_back(k.buffer(numbered("b", i + 1), bf16, offsets ? Shape(any) : Shape(any).take_front(2)));
     return operands;
   }
 
   /// The tile of C at this row and column; of A there are rows up to `limit`.
   Var tile(KernelBuilder &k, const Operands &operands, Var group, Var row, Var column, Var limit) const {
-    Var sum = k.tile({m, columns}, k.f32());
+    Var sum = k.tile({m, together() * columns}, k.f32());
     for (auto [walk, depth] : llvm::zip_equal(walks, operands.depths))
       sum = k.loop(0, depth, walk.step, {sum}, [&](Var at, ArrayRef<Var> sum) {
         Var a = operands.a[walk.first], b = operands.b[walk.first], begin = at.like(0);
@@ -288,24 +333,62 @@ private:
           place.push_back(group);
         place.append({transposeB ? column : inside, transposeB ? inside : column});
         const int64_t sizes[] = {transposeB ? columns : walk.step, transposeB ? walk.step : columns};
-        return Vars{dot(k.load(a, {row, inside}, {m, walk.step}, {.limit = limit}), k.load(b, place, sizes), sum[0],
-                        {false, transposeB})};
+        Var left = k.load(a, {row, inside}, {m, walk.step}, {.limit = limit});
+        Vars right = {k.load(b, place, sizes)};
+        for (Var other : operands.beside)
+          right.push_back(k.load(other, place, sizes));
+        return Vars{dot(left, right.size() > 1 ? concat(right) : right[0], sum[0], {false, transposeB})};
       })[0];
-    return cast(sum, type.getElementType());
+    return sum;
   }
 
-  Var result(KernelBuilder &k) const { return k.buffer("y", type.getElementType(), {kDynamic, kDynamic}); }
+  /// Stores what is made of the sums of the tile at this row and column.
+  void finish(KernelBuilder &k, Var sum, const Targets &targets, Var row, Var column, Var limit) const {
+    Type element = type.getElementType();
+    if (!end)
+      return k.store(cast(sum, element), targets.results[0], {row, column}, {.limit = limit});
+    Vars products, read;
+    for (int64_t i = 0; i < together(); ++i)
+      products.push_back(cast(together() > 1 ? slice(sum, i * columns, columns) : sum, element));
+    for (Var operand : targets.operands)
+      read.push_back(k.load(operand, {row, column}, {m, columns}, {.limit = limit}));
+    // All stores behind all formulas: they are one loop over the elements of the tile.
+    for (auto [tile, target] : llvm::zip_equal(end->emit(k, products, read), targets.results))
+      k.store(tile, target, {row, column}, {.limit = limit});
+  }
+
+  Targets declareTargets(KernelBuilder &k) const {
+    auto matrix = [&](const std::string &name) { return k.buffer(name, type.getElementType(), {kDynamic, kDynamic}); };
+    if (!end)
+      return {{}, {matrix("y")}};
+    Targets targets;
+    for (size_t i = 0; i < end->operands.size(); ++i)
+      targets.operands.push_back(matrix(numbered("x", i)));
+    for (int64_t i = 0; i < end->results; ++i)
+      targets.results.push_back(matrix(numbered("y", i)));
+    return targets;
+  }
+
+  /// Formulas of row-wise ops round as they do in kernels of their own (RowsKernels.cpp).
+  std::string kernelOf(StringRef kind, ArrayRef<StringRef> grid,
+                       llvm::function_ref<void(KernelBuilder &k)> body) const {
+    std::string name = context.kernel(nameOf(kind), grid, body);
+    if (end)
+      context.module.lookupSymbol(name)->setAttr(tile::kRoundsEachAttr, context.rewriter.getUnitAttr());
+    return name;
+  }
 
   /// `behind`: other columns are there already.
   std::string rowsKernel(bool behind) const {
     if (loss)
       return lossKernel(behind);
-    return context.kernel(nameOf(""), {"row", "column", "outer"}, [&](KernelBuilder &k) {
+    return kernelOf("", {"row", "column", "outer"}, [&](KernelBuilder &k) {
       Operands operands = declare(k);
-      Var y = result(k), rows = k.index("rows");
+      Targets targets = declareTargets(k);
+      Var rows = k.index("rows");
       Var part = k.program(2) * k.index("band") + k.program(0), column = k.program(1) * columns;
       eachTile(k, part, m, alone(),
-               [&](Var row) { k.store(tile(k, operands, {}, row, column, rows), y, {row, column}, {.limit = rows}); });
+               [&](Var row) { finish(k, tile(k, operands, {}, row, column, rows), targets, row, column, rows); });
     });
   }
 
@@ -335,7 +418,7 @@ private:
         Var label = k.load(labels, {row}, {m}, {.limit = rows}) - word;
         Var here = both(ge(label, 0), lt(label, static_cast<double>(columns)));
         Var place = select(here, k.iota({m}, 0) + cast(row, k.i32()), -1);
-        Var logits = tile(k, operands, {}, row, column, rows), top = maximum(logits, 1);
+        Var logits = cast(tile(k, operands, {}, row, column, rows), type.getElementType()), top = maximum(logits, 1);
         k.store(pick(logits, label), results[2], {0}, {.limit = rows, .rows = place});
         Var reference = top - min(max(top, -kFarLogit), kFarLogit);
         Var exponentials = exp(logits - expand(reference, 1, columns)), total = sum(exponentials, 1);
@@ -353,18 +436,20 @@ private:
     SmallVector<StringRef, 3> grid = {"column", "part", "group"};
     if (stays())
       grid = {"worker"};
-    return context.kernel(nameOf("_groups"), grid, [&](KernelBuilder &k) {
+    return kernelOf("_groups", grid, [&](KernelBuilder &k) {
       Operands operands = declare(k);
-      Var y = result(k), starts = k.buffer("offsets", k.i32(), {kDynamic});
+      Targets targets = declareTargets(k);
+      Var starts = k.buffer(offsetsName(), k.i32(), {kDynamic});
+      auto compute = [&](Var group, Var row, Var last, Var column) {
+        finish(k, tile(k, operands, group, row, column, last), targets, row, column, last);
+      };
       if (stays())
-        return eachGroupTile(k, starts, m, columns, [&](Var group, Var row, Var end, Var column) {
-          k.store(tile(k, operands, group, row, column, end), y, {row, column}, {.limit = end});
-        });
+        return eachGroupTile(k, starts, m, columns, compute);
       Var column = k.program(0) * columns, part = k.program(1), group = k.program(2);
       auto boundary = [&](Var at) { return cast(k.at(starts, {at}), k.builder.getIndexType()); };
-      Var end = boundary(group + 1);
-      eachTile(k, boundary(group), end, part, m, alone(),
-               [&](Var row) { k.store(tile(k, operands, group, row, column, end), y, {row, column}, {.limit = end}); });
+      Var last = boundary(group + 1);
+      eachTile(k, boundary(group), last, part, m, alone(),
+               [&](Var row) { finish(k, tile(k, operands, group, row, column, last), targets, row, column, last); });
     });
   }
 
@@ -373,6 +458,8 @@ private:
   Value offsets;
   bool transposeB;
   std::optional<LossReads> loss;
+  const ProductEnd *end;
+  SmallVector<Value> beside; ///< with an end: further matrices that A is multiplied by
   RankedTensorType type;
   OutlineContext &context;
   int64_t n, rows, groups, m = 0, columns = 0, depth = 0, firstTile = 0;
@@ -385,6 +472,15 @@ Value sumInOneKernel(Operation *op, ValueRange as, ValueRange bs, Value offsets,
                      OutlineContext &context) {
   OneSum sum(op, as, bs, offsets, transposeB, type, context);
   return context.gpu && sum.fits() ? sum.run() : Value();
+}
+
+SmallVector<Value> productWithEnd(Operation *op, Value a, ValueRange bs, Value offsets, bool transposeB,
+                                  const ProductEnd &end, OutlineContext &context) {
+  Shape sizes = shapeOf(bs[0]).take_back(2);
+  int64_t k = sizes[transposeB ? 1 : 0], n = sizes[transposeB ? 0 : 1];
+  auto type = RankedTensorType::get({product(shapeOf(a)) / k, n}, BFloat16Type::get(op->getContext()));
+  OneSum products(op, a, bs, offsets, transposeB, type, context, {}, &end);
+  return products.fitsEnd() ? products.runForEnd() : SmallVector<Value>();
 }
 
 std::optional<LossTiles> lossTilesOf(Operation *op, const Product &p, RankedTensorType type, const LossReads &reads,

@@ -133,7 +133,8 @@ void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width,
   Var zero = k.constant(k.i32(), 0);
   Vars begin = {narrow(k.program(0)), k.at(offsets, {0})};
   k.loop(zero, groups, zero.like(1), begin, [&](Var group, ArrayRef<Var> carried) {
-    Var first = carried[0], begin = carried[1], end = k.at(offsets, {wide(group) + 1});
+    // Of an end that may be negative, as far as anybody knows, threads would keep both halves, and a second one for limits.
+    Var first = carried[0], begin = carried[1], end = max(k.at(offsets, {wide(group) + 1}), 0.0);
     Var down = (max(end - begin, 0.0) + static_cast<double>(side - 1)) / static_cast<double>(side);
     Var tiles = down * across;
     Var next = k.loop(first, tiles, workers, {first}, [&](Var number, ArrayRef<Var>) {

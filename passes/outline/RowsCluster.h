@@ -26,6 +26,13 @@ llvm::ArrayRef<int64_t> rowDims(mlir::Operation *op);
 /// Rows that a program of a kernel holds at once when it sums over them: follows from the op alone, because the order of
 /// such a sum must not depend on what shares the kernel. 0: the op sums over no rows.
 int64_t rowsOfSum(mlir::Operation *op);
+/// The tiles of its results, in the type that is computed in, from those of its operands.
+mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitRowsOp(mlir::Operation *op, TileEmitter &e, mlir::ValueRange tiles);
+/// Everything that these ops compute, in words: attributes, which value feeds which operand, `features` of each value, element types, what is stored.
+std::string rowsText(llvm::ArrayRef<mlir::Operation *> cluster, llvm::ArrayRef<mlir::Value> stored,
+                     llvm::function_ref<llvm::SmallVector<int64_t>(mlir::Value)> features);
+/// "add_rms_norm_2f71..": some of the ops, and a hash of such words.
+std::string rowsName(llvm::ArrayRef<mlir::Operation *> cluster, llvm::StringRef text);
 /// No features at all: every element may be a row of its own (elementwise, all shapes equal).
 bool isElementwise(mlir::Operation *op);
 

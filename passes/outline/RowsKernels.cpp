@@ -56,7 +56,6 @@ private:
   std::string key();
   LogicalResult write(KernelBuilder &k);
   LogicalResult emitBlock(KernelBuilder &k, Var first, Var limit, MutableArrayRef<Var> sums);
-  FailureOr<SmallVector<Value>> emitGradient(RowsGradOp op, TileEmitter &e, ValueRange tiles);
   void leaveOutPadding(KernelBuilder &k, Operation *before, Var first, Var limit);
   SmallVector<int64_t> features(Value v) {
     Shape shape = shapeOf(v);
@@ -140,56 +139,18 @@ void RowsKernel::collect() {
     rowsOfEach = totalRows / (dims[0] * dims[1]);
 }
 
-/// Everything the code depends on: ops, attributes, which value feeds which operand, features, element types.
+/// Everything the code depends on.
 std::string RowsKernel::key() {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  llvm::DenseMap<Value, int64_t> number;
-  auto describe = [&](Value v, bool whole) {
-    auto [it, isNew] = number.try_emplace(v, number.size());
-    os << '%' << it->second;
-    if (!isNew)
-      return;
-    os << ':';
-    llvm::interleave(whole ? SmallVector<int64_t>(shapeOf(v)) : features(v), os, "x");
-    os << tensorType(v).getElementType();
-  };
-  for (Operation *op : cluster) {
-    os << op->getName() << '(';
-    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-      bool whole = rowsOperandKind(op, i) != TokenKind::token;
-      os << (whole ? 'w' : 'x');
-      describe(operand, whole);
-    }
-    os << ')';
-    for (OpResult result : op->getResults())
-      describe(result, rowsResultKind(op, result.getResultNumber()) == TokenKind::piece);
-    SmallVector<NamedAttribute> attributes(op->getAttrDictionary().getValue());
-    llvm::erase_if(attributes, [](NamedAttribute a) { return a.getName() == kClusterAttr; });
-    os << DictionaryAttr::get(op->getContext(), attributes) << ';';
-  }
-  for (Output &output : outputs)
-    os << '%' << number.lookup(output.result);
-  os << (flat ? "flat" : "rows") << rows;
+  std::string text =
+      rowsText(cluster, llvm::map_to_vector(outputs, [](Output &output) -> Value { return output.result; }),
+               [&](Value v) { return features(v); });
+  text += (flat ? "flat" : "rows") + std::to_string(rows);
   if (ends)
-    os << tile::kRowsEnd << rowsOfEach;
-
-  std::string name = "rows";
-  int64_t named = 0;
-  for (Operation *op : cluster) {
-    auto grad = dyn_cast<RowsGradOp>(op);
-    StringRef part = grad ? grad.getOp() : op->getName().getStringRef();
-    part.consume_front("braid.");
-    part.consume_front("moe.");
-    if (named++ < 4)
-      name += "_" + part.str() + (grad ? "_grad" : "");
-  }
-  if (cluster.size() > 4)
-    name += "_and_" + std::to_string(cluster.size() - 4);
-  return name + "_" + llvm::utohexstr(llvm::xxh3_64bits(text) & 0xffffffff, /*LowerCase=*/true);
+    text += tile::kRowsEnd.str() + std::to_string(rowsOfEach);
+  return "rows_" + rowsName(cluster, text);
 }
 
-FailureOr<SmallVector<Value>> RowsKernel::emitGradient(RowsGradOp op, TileEmitter &e, ValueRange tiles) {
+FailureOr<SmallVector<Value>> emitGradient(RowsGradOp op, TileEmitter &e, ValueRange tiles) {
   // The op itself, detached, emits the forward on these very tiles.
   SmallVector<Type> types(op.getCotangents().getTypes());
   OperationState state(op.getLoc(), op.getOp());
@@ -266,19 +227,14 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
       operands.push_back(rowsOperandKind(op, i) == TokenKind::token ? tiles.lookup(operand)
                                                                     : Value(wholes.lookup(operand)));
-    SmallVector<Value> results;
-    if (auto grad = dyn_cast<RowsGradOp>(op)) {
-      auto cotangents = emitGradient(grad, e, operands);
-      if (failed(cotangents))
-        return failure();
-      results = *cotangents;
-      if (llvm::any_of(op->getResults(),
-                       [&](OpResult r) { return rowsResultKind(op, r.getResultNumber()) == TokenKind::piece; }))
-        leaveOutPadding(k, before, first, limit);
-    } else {
-      cast<RowsOpInterface>(op).emitTile(e, operands, results);
-    }
-    for (auto [result, tile] : llvm::zip_equal(op->getResults(), results)) {
+    FailureOr<SmallVector<Value>> results = emitRowsOp(op, e, operands);
+    if (failed(results))
+      return failure();
+    if (isa<RowsGradOp>(op) && llvm::any_of(op->getResults(), [&](OpResult r) {
+          return rowsResultKind(op, r.getResultNumber()) == TokenKind::piece;
+        }))
+      leaveOutPadding(k, before, first, limit);
+    for (auto [result, tile] : llvm::zip_equal(op->getResults(), *results)) {
       Type element = tensorType(result).getElementType();
       bool piece = rowsResultKind(op, result.getResultNumber()) == TokenKind::piece;
       Value rounded = isa<FloatType>(element) ? e.cast(tile, element) : tile;
@@ -442,6 +398,62 @@ LogicalResult RowsKernel::run() {
 }
 
 } // namespace
+
+FailureOr<SmallVector<Value>> emitRowsOp(Operation *op, TileEmitter &e, ValueRange tiles) {
+  if (auto grad = dyn_cast<RowsGradOp>(op))
+    return emitGradient(grad, e, tiles);
+  SmallVector<Value> results;
+  cast<RowsOpInterface>(op).emitTile(e, tiles, results);
+  return results;
+}
+
+std::string rowsText(ArrayRef<Operation *> cluster, ArrayRef<Value> stored,
+                     llvm::function_ref<SmallVector<int64_t>(Value)> features) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::DenseMap<Value, int64_t> number;
+  auto describe = [&](Value v, bool whole) {
+    auto [it, isNew] = number.try_emplace(v, number.size());
+    os << '%' << it->second;
+    if (!isNew)
+      return;
+    os << ':';
+    llvm::interleave(whole ? SmallVector<int64_t>(shapeOf(v)) : features(v), os, "x");
+    os << tensorType(v).getElementType();
+  };
+  for (Operation *op : cluster) {
+    os << op->getName() << '(';
+    for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+      bool whole = rowsOperandKind(op, i) != TokenKind::token;
+      os << (whole ? 'w' : 'x');
+      describe(operand, whole);
+    }
+    os << ')';
+    for (OpResult result : op->getResults())
+      describe(result, rowsResultKind(op, result.getResultNumber()) == TokenKind::piece);
+    SmallVector<NamedAttribute> attributes(op->getAttrDictionary().getValue());
+    llvm::erase_if(attributes, [](NamedAttribute a) { return a.getName() == kClusterAttr; });
+    os << DictionaryAttr::get(op->getContext(), attributes) << ';';
+  }
+  for (Value value : stored)
+    os << '%' << number.lookup(value);
+  return text;
+}
+
+std::string rowsName(ArrayRef<Operation *> cluster, StringRef text) {
+  constexpr size_t most = 4;
+  std::string name;
+  for (Operation *op : cluster.take_front(most)) {
+    auto grad = dyn_cast<RowsGradOp>(op);
+    StringRef part = grad ? grad.getOp() : op->getName().getStringRef();
+    part.consume_front("braid.");
+    part.consume_front("moe.");
+    name += part.str() + (grad ? "_grad_" : "_");
+  }
+  if (cluster.size() > most)
+    name += "and_" + std::to_string(cluster.size() - most) + "_";
+  return name + llvm::utohexstr(llvm::xxh3_64bits(text) & 0xffffffff, /*LowerCase=*/true);
+}
 
 int64_t rowsOfSum(Operation *op) {
   bool sums = false;

@@ -1,16 +1,16 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring|boxes|group_boxes|loss|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring|boxes|group_boxes|ends|loss|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `loss`: one in tiles of 128 x 256, for devices too; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import sys
 
 import numpy as np
 
-from harness import Program, Type, rounded
+from harness import Program, Type, rounded, text
 from check_linear import limits
 from train import cross_entropy
 
@@ -123,6 +123,30 @@ def add_seen(program, rng, R, K, N, lengths=()):
     weights = v["w"].reshape(-1, K, N)
     rows = np.concatenate([v["x"][0, begin:end] @ w for begin, end, w in zip(ends, ends[1:], weights)])
     program.check(f, v | ({"offsets": ends} if lengths else {}), {"s": v["a"][0].T @ rows}, {"s": 4e-3})
+
+
+def add_ended(program, rng, R, K, N, kind, stored, lengths=()):
+    """hidden = f(x w1) * (x w3), or f(x w1), where the products are made, and these too where others read them; seen as above."""
+    kinds = {"silu": lambda v: v / (1 + np.exp(-v)), "relu2": lambda v: np.maximum(v, 0) ** 2}
+    f = program.function(f"ended_{R}x{K}x{N}_{len(lengths)}_{kind}_{stored}", "bf16")
+    x, a = f.input("x", (1, R, K)), f.input("a", (1, R, 16))
+    ws = [f.input(f"w{i}", (len(lengths), K, N) if lengths else (K, N)) for i in range(2 if kind == "silu" else 1)]
+    y = Type((1, R, N), "bf16")
+    offsets = f.input("offsets", (len(lengths) + 1,), "i32") if lengths else None
+    products = f.op("braid.moe.grouped_linear", [x, offsets, *ws], [y] * len(ws)) if lengths else f.op("braid.linear", [x, *ws], [y] * len(ws))
+    hidden = f.rows("activation", [products[0]], y, kind=text(kind))
+    if kind == "silu":
+        hidden = f.rows("mul", [hidden, products[1]], y)
+    see = lambda v: f.op("braid.linear_grad_weight", [a, [v], []], [Type((16, N), "f32")], segments=True)[0]
+    f.output("hidden", see(hidden))
+    for i, product in enumerate(products if stored else ()):
+        f.output(f"y{i}", see(product))
+    v = {n: rounded([rng.standard_normal(o.type.shape) * (K**-0.5 if n[0] == "w" else 1)], "bf16")[0] for n, o in f.inputs.items() if n != "offsets"}
+    ends = np.concatenate([[0], np.cumsum(lengths or (R,))]).astype(np.int32)
+    ys = [np.concatenate([v["x"][0, b:e] @ w for b, e, w in zip(ends, ends[1:], v[f"w{i}"].reshape(-1, K, N))]) for i in range(len(ws))]
+    made = kinds[kind](ys[0]) * (ys[1] if len(ws) > 1 else 1)
+    references = {"hidden": v["a"][0].T @ made} | {f"y{i}": v["a"][0].T @ y for i, y in enumerate(ys) if stored}
+    program.check(f, v | ({"offsets": ends} if lengths else {}), references, {n: 5e-3 if n == "hidden" else 4e-3 for n in references})
 
 
 def add_seen_weights(program, rng, M, N, lengths, dtype):
@@ -247,6 +271,13 @@ def main(parts=""):
         program, rng = Program("products-loss"), np.random.default_rng(7)
         add_loss(program, rng, 288, 64, 65 * 256 + 128)  # two blocks of logits
         add_loss_part(program, rng, 288, 32, 8 * 256 + 128)
+        return program.finish()
+    if parts == "ends":
+        program, rng = Program("products-ends"), np.random.default_rng(7)
+        add_ended(program, rng, 4096, 64, 256, "silu", True, (2900, 0, 1000, 196))
+        add_ended(program, rng, 4000, 128, 256, "silu", False, (3, 0, 3900, 97))
+        add_ended(program, rng, 4000, 64, 512, "silu", False)  # rows end inside of a tile
+        add_ended(program, rng, 2048, 64, 2048, "relu2", True)
         return program.finish()
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.

@@ -23,7 +23,8 @@ cmd.program {
 // The first tile of a group follows from the last of the group before.
 // CHECK-LABEL: func.func @gemm_groups_bf16_bf16_bf16_nn_128x256x64(
 // CHECK:       scf.for %{{.*}} iter_args(%[[FIRST:.*]] = %{{.*}}, %[[BEGIN:.*]] = %{{.*}}) -> (i32, i32) : i32 {
-// CHECK:         %[[END:.*]] = memref.load
+// CHECK:         %[[LAST:.*]] = memref.load
+// CHECK:         %[[END:.*]] = arith.maxsi %[[LAST]], %{{.*}} : i32
 // CHECK:         %[[NEXT:.*]] = scf.for %[[TILE:.*]] = %[[FIRST]] to %[[TILES:.*]] step %[[WORKERS:.*]] iter_args(%{{.*}} = %[[FIRST]]) -> (i32) : i32 {
 // CHECK:           arith.divsi %[[TILE]], %{{.*}} : i32
 // CHECK:           tile.dot

@@ -1,0 +1,73 @@
+// Row-wise ops at the ends of the products that they read (outline/ProductEnds.cpp), where warpgroups multiply what boxes bring.
+// RUN: braid-opt %s --braid-fuse-rows --braid-outline="gpu warpgroups" | FileCheck %s
+// RUN: braid-opt %s --braid-fuse-rows --braid-outline=gpu | FileCheck %s --check-prefix=APART
+// RUN: braid-opt %s --braid-fuse-rows --braid-outline="gpu warpgroups cublaslt" | FileCheck %s --check-prefix=APART
+// RUN: braid-opt %s --braid-fuse-rows --braid-outline | FileCheck %s --check-prefix=APART
+
+!x = tensor<1x8192x512xbf16>
+!w = tensor<32x512x384xbf16>
+!h = tensor<1x8192x384xbf16>
+!o = tensor<33xi32>
+
+// Both products are in one kernel, which stores what others read of them, too: gate, not up.
+// CHECK-LABEL: func.func @experts(
+// CHECK: %[[Y:.*]]:2 = tile.launch @gemm_end_groups_bf16_nn_128x2x128_1x64_activation_mul_[[HASH:[0-9a-f]+]] grid [3, 3, 32](%{{.*}}, %arg1, %arg2, %arg3) {
+// CHECK-SAME: ["a0", "b0", "b1", "ends"]
+// CHECK-SAME: ["y0", "y1"]
+// CHECK-NOT: tile.launch
+// CHECK: return
+// APART-LABEL: func.func @experts(
+// APART-COUNT-2: tile.grouped_gemm
+// APART: tile.launch @rows_activation_mul_
+func.func @experts(%x: !x, %w1: !w, %w3: !w, %offsets: !o) -> (!h, !h) {
+  %gate_up:2 = braid.moe.grouped_linear %x offsets(%offsets) weights(%w1, %w3) : (!x, !o, !w, !w) -> (!h, !h)
+  %silu = braid.activation %gate_up#0 {kind = "silu"} : (!h) -> !h
+  %hidden = braid.mul %silu, %gate_up#1 : (!h, !h) -> !h
+  return %gate_up#0, %hidden : !h, !h
+}
+
+// What is there before the product may be read beside it.
+// CHECK-LABEL: func.func @dense(
+// CHECK: tile.launch @gemm_end_bf16_nn_128x256_1x64_activation_add_{{[0-9a-f]+}} grid [
+// CHECK-SAME: ["a0", "b0", "x0"]
+// CHECK-SAME: ["y0"]
+// CHECK-NOT: tile.
+// CHECK: return
+// APART-LABEL: func.func @dense(
+func.func @dense(%x: tensor<2x4096x512xbf16>, %w: tensor<512x1024xbf16>, %z: tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16> {
+  %y = braid.linear %x, %w : (tensor<2x4096x512xbf16>, tensor<512x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  %gelu = braid.activation %y {kind = "gelu"} : (tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  %sum = braid.add %gelu, %z : (tensor<2x4096x1024xbf16>, tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  return %sum : tensor<2x4096x1024xbf16>
+}
+
+// Few rows; columns that 128 does not divide; a sum over features; what is made behind the product.
+// CHECK-LABEL: func.func @others(
+// CHECK-NOT: gemm_end
+// CHECK: return
+func.func @others(%x: tensor<1x256x512xbf16>, %w: tensor<512x1024xbf16>, %v: tensor<1x8192x512xbf16>, %n: tensor<512x1440xbf16>, %e: tensor<1024xf32>, %z: tensor<1x8192x1024xbf16>)
+    -> (tensor<1x256x1024xbf16>, tensor<1x8192x1440xbf16>, tensor<1x8192x1024xbf16>, tensor<1x8192x1024xbf16>) {
+  %few = braid.linear %x, %w : (tensor<1x256x512xbf16>, tensor<512x1024xbf16>) -> tensor<1x256x1024xbf16>
+  %few.silu = braid.activation %few {kind = "silu"} : (tensor<1x256x1024xbf16>) -> tensor<1x256x1024xbf16>
+  %narrow:2 = braid.linear %v, %n, %n : (tensor<1x8192x512xbf16>, tensor<512x1440xbf16>, tensor<512x1440xbf16>) -> (tensor<1x8192x1440xbf16>, tensor<1x8192x1440xbf16>)
+  %narrow.mul = braid.mul %narrow#0, %narrow#1 : (tensor<1x8192x1440xbf16>, tensor<1x8192x1440xbf16>) -> tensor<1x8192x1440xbf16>
+  %normed = braid.linear %v, %w : (tensor<1x8192x512xbf16>, tensor<512x1024xbf16>) -> tensor<1x8192x1024xbf16>
+  %norm = braid.rms_norm %normed, %e {eps = 1.0e-6 : f64} : (tensor<1x8192x1024xbf16>, tensor<1024xf32>) -> tensor<1x8192x1024xbf16>
+  %first = braid.linear %v, %w : (tensor<1x8192x512xbf16>, tensor<512x1024xbf16>) -> tensor<1x8192x1024xbf16>
+  %second = braid.linear_add %v, %w, %z : (tensor<1x8192x512xbf16>, tensor<512x1024xbf16>, tensor<1x8192x1024xbf16>) -> tensor<1x8192x1024xbf16>
+  %late = braid.mul %first, %second : (tensor<1x8192x1024xbf16>, tensor<1x8192x1024xbf16>) -> tensor<1x8192x1024xbf16>
+  return %few.silu, %narrow.mul, %norm, %late : tensor<1x256x1024xbf16>, tensor<1x8192x1440xbf16>, tensor<1x8192x1024xbf16>, tensor<1x8192x1024xbf16>
+}
+
+// The formulas follow the sum of both, each in columns of its own, and round as they do in a kernel of their own.
+// CHECK-LABEL: func.func @gemm_end_groups_bf16_nn_128x2x128_1x64_activation_mul_
+// CHECK-SAME: tile.boxes
+// CHECK-SAME: tile.rounds_each
+// CHECK: %[[SUM:.*]] = scf.for {{.*}} -> (vector<128x256xf32>)
+// CHECK: %[[BOTH:.*]] = tile.concat %{{.*}}, %{{.*}} : vector<64x128xbf16>, vector<64x128xbf16>
+// CHECK: tile.dot %{{.*}}, %[[BOTH]], %
+// CHECK: tile.slice %[[SUM]] {offset = 0
+// CHECK: tile.slice %[[SUM]] {offset = 128
+// CHECK: math.exp
+// CHECK: tile.store {{.*}} limit %
+// CHECK-NEXT: tile.store {{.*}} limit %

@@ -1,0 +1,134 @@
+// Several stores of formulas of one sum, whose columns are those of two matrices beside each other: of kernels with `tile.boxes`.
+// RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s
+// RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --braid-emulate-threads | FileCheck %s --check-prefix=EMULATED
+
+// The panel of the right operand is four boxes, two of each matrix: one instruction multiplies all of its 256 columns.
+// CHECK-LABEL: func.func @both(
+// CHECK-SAME:  threads.shared_bytes = 230400 : i64
+// CHECK-COUNT-5: threads.bulk = "copy"
+// CHECK-NOT:   threads.bulk = "copy"
+// CHECK:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>
+// A warp whose 16 rows are there rounds its 64 + 64 sums two to a register, and only then waits for a piece of shared memory and computes.
+// CHECK:       arith.cmpi sle
+// CHECK-NEXT:  scf.if
+// CHECK-COUNT-64: "cvt.rn.bf16x2.f32 $0, $2, $1;"
+// CHECK-NOT:   cvt.rn.bf16x2
+// CHECK:       threads.bulk = "read"} "cp.async.bulk.wait_group.read 0;"
+// Of 64 columns each store has a box, in turn.
+// CHECK-COUNT-16: arith.maximumf {{.*}} : vector<2xf32>
+// CHECK-COUNT-3: threads.bulk = "store_bf16"
+// CHECK-COUNT-16: arith.maximumf {{.*}} : vector<2xf32>
+// CHECK-COUNT-3: threads.bulk = "store_bf16"
+// CHECK-NOT:   threads.bulk = "store_bf16"
+// CHECK:       } else {
+// CHECK:         memref.store {{.*}} : memref<?xbf16
+// EMULATED-LABEL: func.func private @both__thread(
+// EMULATED:       arith.truncf {{.*}} : vector<2xf32> to vector<2xbf16>
+// EMULATED-COUNT-6: call @braid_emulate_bulk_store_bf16(
+// EMULATED-NOT:   llvm.inline_asm
+#rows = strided<[?, 1]>
+func.func @both(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf16, #rows> {tile.name = "b"}, %d: memref<?x?xbf16, #rows> {tile.name = "d"},
+    %end: index {tile.name = "end"}, %x: memref<?x?xbf16, #rows> {tile.name = "x"}, %y: memref<?x?xbf16, #rows> {tile.name = "y"},
+    %z: memref<?x?xbf16, #rows> {tile.name = "z"}, %k: index {tile.name = "k"}, %tiles: index {tile.name = "tiles"})
+    attributes {tile.boxes, tile.kernel, tile.grid = ["row", "column"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %step = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant dense<0.0> : vector<128x256xf32>
+  %none = arith.constant dense<0.0> : vector<128x128xf32>
+  %p:2 = tile.program : index, index
+  %column = arith.muli %p#1, %c128 : index
+  scf.for %tile = %c0 to %tiles step %c1 {
+    %row = arith.muli %tile, %c128 : index
+    %sum = scf.for %at = %c0 to %k step %step iter_args(%now = %zero) -> (vector<128x256xf32>) {
+      %left = tile.load %a[%row, %at] limit %end {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x64xbf16>
+      %first = tile.load %b[%at, %column] {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<64x128xbf16>
+      %second = tile.load %d[%at, %column] {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<64x128xbf16>
+      %right = tile.concat %first, %second : vector<64x128xbf16>, vector<64x128xbf16> -> vector<64x256xbf16>
+      %next = tile.dot %left, %right, %now : vector<128x64xbf16>, vector<64x256xbf16>, vector<128x256xf32>
+      scf.yield %next : vector<128x256xf32>
+    }
+    %s0 = tile.slice %sum {offset = 0 : i64} : vector<128x256xf32>, vector<128x128xf32>
+    %s1 = tile.slice %sum {offset = 128 : i64} : vector<128x256xf32>, vector<128x128xf32>
+    %r0 = arith.truncf %s0 : vector<128x128xf32> to vector<128x128xbf16>
+    %r1 = arith.truncf %s1 : vector<128x128xf32> to vector<128x128xbf16>
+    %w0 = arith.extf %r0 : vector<128x128xbf16> to vector<128x128xf32>
+    %w1 = arith.extf %r1 : vector<128x128xbf16> to vector<128x128xf32>
+    %relu = arith.maximumf %w0, %none : vector<128x128xf32>
+    %made = arith.mulf %relu, %w1 : vector<128x128xf32>
+    %hidden = arith.truncf %made : vector<128x128xf32> to vector<128x128xbf16>
+    tile.store %r0, %x[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+    tile.store %r1, %y[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+    tile.store %hidden, %z[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+  }
+  return
+}
+
+// Programs that stay walk the groups: the turn of the ring goes on from tile to tile.
+// CHECK-LABEL: func.func @stays(
+// CHECK-SAME:  threads.block = 288 : i64
+// CHECK:       scf.for %{{.*}} -> (index, index, i32, i32) : i32 {
+// CHECK-COUNT-5: threads.bulk = "copy"
+// CHECK:       scf.for %{{.*}} -> (i32, i32, i32) : i32 {
+// CHECK:         scf.for %{{.*}} iter_args(%{{.*}}, %[[TURN:.*]] = %{{.*}}) -> (i32, i32) : i32 {
+// CHECK:           arith.index_castui %[[TURN]] : i32 to index
+// CHECK:           nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>
+// CHECK-COUNT-2:   threads.bulk = "store_bf16"
+// CHECK-NOT:       threads.bulk = "store_bf16"
+// EMULATED-LABEL: func.func private @stays__thread(
+// EMULATED-COUNT-2: call @braid_emulate_bulk_store_bf16(
+func.func @stays(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?x?xbf16, strided<[?, ?, 1]>> {tile.name = "b"},
+    %d: memref<?x?x?xbf16, strided<[?, ?, 1]>> {tile.name = "d"}, %offsets: memref<?xi32> {tile.name = "offsets"}, %z: memref<?x?xbf16, #rows> {tile.name = "z"},
+    %k: index {tile.name = "k"}, %programs: index {tile.name = "workers"}, %columns: index {tile.name = "across"}, %experts: index {tile.name = "groups"})
+    attributes {tile.boxes, tile.kernel, tile.grid = ["worker"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %step = arith.constant 64 : index
+  %none = arith.constant 0 : i32
+  %one = arith.constant 1 : i32
+  %side = arith.constant 128 : i32
+  %zero = arith.constant dense<0.0> : vector<128x256xf32>
+  %p = tile.program : index
+  %program = arith.index_cast %p : index to i32
+  %workers = arith.index_cast %programs : index to i32
+  %across = arith.index_cast %columns : index to i32
+  %groups = arith.index_cast %experts : index to i32
+  %start = memref.load %offsets[%c0] : memref<?xi32>
+  %all:2 = scf.for %group = %none to %groups step %one iter_args(%first = %program, %begin = %start) -> (i32, i32) : i32 {
+    %g = arith.index_cast %group : i32 to index
+    %g1 = arith.addi %g, %c1 : index
+    %end = memref.load %offsets[%g1] : memref<?xi32>
+    %limit = arith.index_cast %end : i32 to index
+    %count = arith.subi %end, %begin : i32
+    %down = arith.ceildivsi %count, %side : i32
+    %tiles = arith.muli %down, %across : i32
+    %next = scf.for %tile = %first to %tiles step %workers iter_args(%now = %first) -> (i32) : i32 {
+      %r = arith.divsi %tile, %across : i32
+      %c = arith.remsi %tile, %across : i32
+      %below = arith.muli %r, %side : i32
+      %at_row = arith.addi %begin, %below : i32
+      %row = arith.index_cast %at_row : i32 to index
+      %beside = arith.muli %c, %side : i32
+      %column = arith.index_cast %beside : i32 to index
+      %sum = scf.for %at = %c0 to %k step %step iter_args(%sum = %zero) -> (vector<128x256xf32>) {
+        %left = tile.load %a[%row, %at] limit %limit {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x64xbf16>
+        %w = tile.load %b[%g, %at, %column] {dims = array<i64: 1, 2>} : memref<?x?x?xbf16, strided<[?, ?, 1]>>, vector<64x128xbf16>
+        %v = tile.load %d[%g, %at, %column] {dims = array<i64: 1, 2>} : memref<?x?x?xbf16, strided<[?, ?, 1]>>, vector<64x128xbf16>
+        %right = tile.concat %w, %v : vector<64x128xbf16>, vector<64x128xbf16> -> vector<64x256xbf16>
+        %more = tile.dot %left, %right, %sum : vector<128x64xbf16>, vector<64x256xbf16>, vector<128x256xf32>
+        scf.yield %more : vector<128x256xf32>
+      }
+      %s0 = tile.slice %sum {offset = 0 : i64} : vector<128x256xf32>, vector<128x128xf32>
+      %s1 = tile.slice %sum {offset = 128 : i64} : vector<128x256xf32>, vector<128x128xf32>
+      %made = arith.mulf %s0, %s1 : vector<128x128xf32>
+      %hidden = arith.truncf %made : vector<128x128xf32> to vector<128x128xbf16>
+      tile.store %hidden, %z[%row, %column] limit %limit {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+      %further = arith.addi %tile, %workers : i32
+      scf.yield %further : i32
+    }
+    %left = arith.subi %next, %tiles : i32
+    scf.yield %left, %end : i32, i32
+  }
+  return
+}
