@@ -54,8 +54,7 @@ void ThreadLowering::planSums() {
     atHand.insert(reads.known.begin(), reads.known.end());
     atHand.insert(reads.madeOfRows.begin(), reads.madeOfRows.end());
   });
-  if (!atHand.empty())
-    plan.drop(atHand.getArrayRef(), {});
+  plan.forget(atHand.getArrayRef());
 }
 
 /// `planned`: what is kept in shared memory is decided.

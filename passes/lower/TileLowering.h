@@ -101,6 +101,8 @@ public:
   bool holdsAny() const { return !held.empty(); }
   /// Tiles that are in no buffer, whose stores are nobody else's, and others that are in one (ThreadRows.cpp).
   void drop(ArrayRef<Value> tiles, ArrayRef<Value> others);
+  /// Tiles that are in no buffer: who reads them computes them, and their stores are stored as ever.
+  void forget(ArrayRef<Value> tiles);
   /// Tiles that are computed where they stand, and those of them that are also kept (ThreadColumns.cpp).
   void compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept);
   /// Whether nothing writes what a load reads before the last that reads its tile.

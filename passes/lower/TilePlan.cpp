@@ -350,6 +350,11 @@ void TilePlan::drop(ArrayRef<Value> tiles, ArrayRef<Value> others) {
   leaveGroups([&](Value v) { return llvm::is_contained(tiles, v); });
 }
 
+void TilePlan::forget(ArrayRef<Value> tiles) {
+  for (Value tile : tiles)
+    kept.erase(tile);
+}
+
 void TilePlan::compute(ArrayRef<Value> tiles, ArrayRef<Value> alsoKept) {
   computed.insert(tiles.begin(), tiles.end());
   leaveGroups([&](Value v) { return computed.contains(v); });
