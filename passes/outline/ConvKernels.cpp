@@ -23,16 +23,22 @@ namespace braid {
 
 namespace {
 
+/// Tokens that a thread of a GPU walks along at least.
+constexpr int64_t kLeastSpan = 16;
+
 struct ConvShape {
   int64_t features, taps;
   Type token, weight, tail, compute;
   int64_t halo() const { return taps - 1; }
   int64_t rows() const { return std::max<int64_t>(32, halo()); } ///< only the first rows may reach the tail
   int64_t columns() const { return divisorUpTo(features, 64); }
-  /// Of a block of the gradient. Threads of a GPU hold a sum for each of their columns and taps: 8 columns, 4 taps, 32 sums.
-  int64_t gradRows(bool gpu) const {
-    int64_t elements = 1024 * 4 / std::max<int64_t>(llvm::PowerOf2Ceil(taps), 4);
-    return gpu ? std::clamp<int64_t>(llvm::bit_floor<uint64_t>(elements / columns()), 1, 32) : rows();
+  /// Where a thread of a GPU has columns of its own: 4, 2 or 1, of which it holds a sum and an input for each tap, and 128 threads a block.
+  int64_t walkColumns() const {
+    constexpr int64_t threads = 128, held = 16;
+    for (int64_t each = 4; each > 1; each /= 2)
+      if (each * taps <= held && features % (threads * each) == 0)
+        return threads * each;
+    return divisorUpTo(features, threads);
   }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("{0}_d{1}_k{2}_{3}", what, features, taps, typeName(token));
@@ -42,8 +48,7 @@ struct ConvShape {
   }
 };
 
-class Conv {
-public:
+struct Conv {
   Conv(KernelBuilder &k, const ConvShape &shape) : k(k), shape(shape) {}
 
   Var tokens(llvm::StringRef name) {
@@ -95,6 +100,14 @@ public:
       out.push_back(row(all, k.number(j)));
     return out;
   }
+  /// Positions [L - (K - 1), L): row i of the new tail is row L + i of the old one, or x_{L - (K - 1) + i}.
+  void keepTail(Var x, Var documents, Var tail, Var newTail, Var b, Var column, int64_t columns) {
+    Var length = tokensOf(k, documents, b);
+    Var last =
+        k.load(x, {b, length - static_cast<double>(shape.halo()), column}, {shape.halo(), columns}, {.limit = length});
+    Var kept = loadTail(tail, b, length, column, shape.halo(), columns);
+    k.store(cast(cast(last, shape.compute) + kept, shape.tail), newTail, {b, 0, column});
+  }
   KernelBuilder &k;
   const ConvShape &shape;
 };
@@ -138,104 +151,184 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
     write(true);
     if (halo == 0)
       return;
-    // Positions [L - (K - 1), L): row i of the new tail is row L + i of the old one, or x_{L - (K - 1) + i}.
-    Var length = tokensOf(k, documents, b);
-    Var last = k.load(x, {b, length - static_cast<double>(halo), column}, {halo, F}, {.limit = length});
-    Var kept = conv.loadTail(tail, b, length, column, halo, F);
-    k.store(cast(cast(last, shape.compute) + kept, shape.tail), newTail, {b, 0, column});
+    conv.keepTail(x, documents, tail, newTail, b, column, F);
   });
 }
 
-/// dx, dtail and sums for dweight: program (columns, batch, part of the tokens). The tail is the last part. Rows that dy, or the new tail, may end
-/// with come behind the others of a part.
-void writeGrad(KernelBuilder &k, const ConvShape &shape, bool gpu) {
+/// The same where each thread goes along the tokens with columns of its own (ConvGrad::writeWalk): program (columns, batch, part of the tokens); the new
+/// tail is the last part.
+void writeForwardWalk(KernelBuilder &k, const ConvShape &shape) {
   Conv conv(k, shape);
   Var x = conv.tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
-  Var documents = conv.documents(), tail = conv.tail("tail"), dy = conv.tokens("dy");
-  Var dNewTail = conv.tail("dnew_tail"), dx = conv.tokens("dx"), dTail = conv.tail("dtail");
-  Var parts = k.buffer("parts", shape.compute, {kDynamic, kDynamic, shape.features, shape.taps});
+  Var documents = conv.documents(), tail = conv.tail("tail"), y = conv.tokens("y"), newTail = conv.tail("new_tail");
   Var span = k.index("span");
-  int64_t F = shape.columns(), R = shape.gradRows(gpu), halo = shape.halo();
-  Var column = k.program(0) * static_cast<double>(F), b = k.program(1), part = k.program(2);
+  int64_t F = shape.walkColumns(), halo = shape.halo();
+  Var column = k.program(0) * static_cast<double>(F), b = k.program(1), first = k.program(2) * span;
+  Var tokens = k.size(x, 1), last = min(first + span, tokens);
   Vars w = conv.weights(weight, column, F);
-  Var tokens = k.size(x, 1), length = tokensOf(k, documents, b), first = part * span;
-  enum class At { oneDocument, inside, end };
-  // dy of those that tap j takes the inputs [u, u + count) to; u may be negative.
-  auto targets = [&](Var u, int64_t count, At at) {
-    Vars ds;
-    for (int64_t j = 0; j < shape.taps; ++j) {
-      Var to = u + static_cast<double>(halo - j);
-      Var d = at == At::end ? conv.load(dy, b, to, column, count, F) : conv.inner(dy, b, to, column, count, F);
-      if (at != At::oneDocument)
-        d = conv.inDocument(d, conv.documentRows(documents, b, to, count), u);
-      ds.push_back(d);
-    }
-    return ds;
-  };
-  auto cotangent = [&](ArrayRef<Var> ds, Var u, int64_t count, At at) {
-    Var out;
-    for (auto [d, tap] : llvm::zip_equal(ds, w)) {
-      Var term = d * expand(tap, 0, count);
+  k.when(ge(first, tokens), [&] { conv.keepTail(x, documents, tail, newTail, b, column, F); });
+  Vars before; // inputs of tokens t - 1, t - 2, ..
+  for (int64_t s = 1; s <= halo; ++s) {
+    Var at = first - static_cast<double>(s), row = min(max(at + static_cast<double>(halo), 0.0), halo - 1.0);
+    before.push_back(select(ge(at, 0.0), conv.inner(x, b, min(max(at, 0.0), tokens - 1.0), column, 1, F),
+                            conv.inner(tail, b, row, column, 1, F)));
+  }
+  k.loop(first, last, 1, before, [&](Var t, ArrayRef<Var> now) {
+    Vars inputs = {conv.inner(x, b, t, column, 1, F)};
+    llvm::append_range(inputs, now);
+    Var out, document = conv.documentRows(documents, b, t, 1);
+    for (int64_t s = halo; s >= 0; --s) {
+      Var term = conv.inDocument(inputs[s], document, t - static_cast<double>(s)) * expand(w[halo - s], 0, 1);
       out = out ? out + term : term;
     }
-    if (halo == 0 || at != At::end)
-      return out;
-    return out + conv.loadTail(dNewTail, b, u + static_cast<double>(halo) - length, column, count, F);
-  };
-  auto storeSums = [&](ArrayRef<Var> sums) {
-    Vars columns;
-    for (Var s : sums)
-      columns.push_back(reshape(s, {F, 1}));
-    k.store(concat(columns), parts, {part, b, column, 0});
-  };
-  if (halo > 0)
-    k.when(ge(first, tokens), [&] {
-      Vars ds = targets(k.number(-halo), halo, At::end);
-      k.store(cast(cotangent(ds, k.number(-halo), halo, At::end), shape.tail), dTail, {b, 0, column});
-      Var source = conv.loadTail(tail, b, k.number(0), column, halo, F);
-      storeSums(llvm::map_to_vector(ds, [&](Var d) { return sum(d * source, 0); }));
-    });
-  k.when(lt(first, tokens), [&] {
-    Var last = min(first + span, tokens);
-    Var whole = max(min(last, length - static_cast<double>(halo)) - first, 0.0) / static_cast<double>(R);
-    Var end = first + whole * static_cast<double>(R);
-    auto block = [&](Var u, ArrayRef<Var> now, int64_t count, At at) {
-      Vars ds = targets(u, count, at);
-      Var out = cast(cotangent(ds, u, count, at), shape.token);
-      k.store(out, dx, {b, u, column}, {.limit = at == At::end ? tokens : Var()});
-      // A CPU reads again what its caches have, or tiles for both formulas would be written; each thread of a GPU adds up elements of its own.
-      if (!gpu)
-        ds = targets(u, count, at);
-      Var source = at == At::end ? conv.load(x, b, u, column, count, F) : conv.inner(x, b, u, column, count, F);
-      Vars sums; // all of them before they are added: one loop over the rows
-      for (Var d : ds)
-        sums.push_back(gpu ? d * source : sum(d * source, 0));
-      for (auto [total, before] : llvm::zip_equal(sums, now))
-        total = before + total;
-      return sums;
-    };
-    auto zeros = [&](int64_t count) {
-      return Vars(shape.taps, gpu ? k.tile({count, F}, shape.compute) : k.tile({F}, shape.compute));
-    };
-    Vars sums = k.loop(first, end, R, zeros(R), [&](Var u, ArrayRef<Var> now) {
-      if (gpu)
-        return block(u, now, R, At::inside);
-      Var plain = conv.inOneDocument(documents, b, u, u + static_cast<double>(R + halo - 1));
-      return k.when(
-          plain, [&] { return block(u, now, R, At::oneDocument); }, [&] { return block(u, now, R, At::inside); });
-    });
-    // Few rows at a time, or they would take the most registers. Behind the tokens nothing comes to padding.
-    int64_t few = gpu ? std::max<int64_t>(R / 4, 1) : R;
-    Var blocks = (max(min(last, length) - end, 0.0) + static_cast<double>(few - 1)) / static_cast<double>(few);
-    Var padding = end + blocks * static_cast<double>(few);
-    Vars behind = k.loop(end, padding, few, gpu ? zeros(few) : sums,
-                         [&](Var u, ArrayRef<Var> now) { return block(u, now, few, At::end); });
-    k.loop(padding, last, R,
-           [&](Var u) { k.store(k.tile({R, F}, shape.token), dx, {b, u, column}, {.limit = tokens}); });
-    for (auto [total, more] : llvm::zip_equal(sums, behind))
-      total = gpu ? sum(total, 0) + sum(more, 0) : more;
-    storeSums(sums);
+    k.store(cast(out, shape.token), y, {b, t, column});
+    inputs.pop_back();
+    return inputs;
   });
+}
+
+/// dx, dtail and sums for dweight: program (columns, batch, part of the tokens). The tail is the last part.
+class ConvGrad : public Conv {
+public:
+  ConvGrad(KernelBuilder &k, const ConvShape &shape, int64_t columns) : Conv(k, shape), F(columns) {
+    x = tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
+    starts = documents(), before = tail("tail"), dy = tokens("dy");
+    dNewTail = tail("dnew_tail"), dx = tokens("dx"), dTail = tail("dtail");
+    parts = k.buffer("parts", shape.compute, {kDynamic, kDynamic, shape.features, shape.taps});
+    Var span = k.index("span");
+    column = k.program(0) * static_cast<double>(F), b = k.program(1), part = k.program(2);
+    w = weights(weight, column, F);
+    all = k.size(x, 1), length = tokensOf(k, starts, b), first = part * span, last = min(first + span, all);
+  }
+  void write(bool walks) {
+    if (halo > 0)
+      k.when(ge(first, all), [&] { writeTail(); });
+    k.when(lt(first, all), [&] { walks ? writeWalk() : writeBlocks(); });
+  }
+
+private:
+  enum class At { oneDocument, inside, end };
+  Vars targets(Var u, int64_t count, At at);
+  Var cotangent(ArrayRef<Var> ds, Var u, int64_t count, At at);
+  void storeSums(ArrayRef<Var> sums);
+  void writeTail();
+  void writeBlocks();
+  void writeWalk();
+
+  int64_t F, halo = shape.halo();
+  Var x, weight, starts, before, dy, dNewTail, dx, dTail, parts;
+  Var column, b, part, all, length, first, last;
+  Vars w;
+};
+
+/// dy of those that tap j takes the inputs [u, u + count) to; u may be negative.
+Vars ConvGrad::targets(Var u, int64_t count, At at) {
+  Vars ds;
+  for (int64_t j = 0; j < shape.taps; ++j) {
+    Var to = u + static_cast<double>(halo - j);
+    Var d = at == At::end ? load(dy, b, to, column, count, F) : inner(dy, b, to, column, count, F);
+    ds.push_back(at == At::oneDocument ? d : inDocument(d, documentRows(starts, b, to, count), u));
+  }
+  return ds;
+}
+
+Var ConvGrad::cotangent(ArrayRef<Var> ds, Var u, int64_t count, At at) {
+  Var out;
+  for (auto [d, tap] : llvm::zip_equal(ds, w)) {
+    Var term = d * expand(tap, 0, count);
+    out = out ? out + term : term;
+  }
+  if (halo == 0 || at != At::end)
+    return out;
+  return out + loadTail(dNewTail, b, u + static_cast<double>(halo) - length, column, count, F);
+}
+
+void ConvGrad::storeSums(ArrayRef<Var> sums) {
+  Vars columns;
+  for (Var s : sums)
+    columns.push_back(reshape(s, {F, 1}));
+  k.store(concat(columns), parts, {part, b, column, 0});
+}
+
+void ConvGrad::writeTail() {
+  Vars ds = targets(k.number(-halo), halo, At::end);
+  k.store(cast(cotangent(ds, k.number(-halo), halo, At::end), shape.tail), dTail, {b, 0, column});
+  Var source = loadTail(before, b, k.number(0), column, halo, F);
+  storeSums(llvm::map_to_vector(ds, [&](Var d) { return sum(d * source, 0); }));
+}
+
+/// Rows that dy, or the new tail, may end with come behind the others of a part.
+void ConvGrad::writeBlocks() {
+  int64_t R = shape.rows();
+  Var whole = max(min(last, length - static_cast<double>(halo)) - first, 0.0) / static_cast<double>(R);
+  Var end = first + whole * static_cast<double>(R);
+  auto block = [&](Var u, ArrayRef<Var> now, At at) {
+    k.store(cast(cotangent(targets(u, R, at), u, R, at), shape.token), dx, {b, u, column},
+            {.limit = at == At::end ? all : Var()});
+    // Read again: the caches have it, while tiles for both formulas would be written.
+    Vars sums = targets(u, R, at); // all of them before they are added: one loop over the rows
+    Var source = at == At::end ? load(x, b, u, column, R, F) : inner(x, b, u, column, R, F);
+    for (Var &d : sums)
+      d = sum(d * source, 0);
+    for (auto [total, before] : llvm::zip_equal(sums, now))
+      total = before + total;
+    return sums;
+  };
+  Vars sums(shape.taps, k.tile({F}, shape.compute));
+  sums = k.loop(first, end, R, sums, [&](Var u, ArrayRef<Var> now) {
+    Var plain = inOneDocument(starts, b, u, u + static_cast<double>(R + halo - 1));
+    return k.when(plain, [&] { return block(u, now, At::oneDocument); }, [&] { return block(u, now, At::inside); });
+  });
+  storeSums(k.loop(end, last, R, sums, [&](Var u, ArrayRef<Var> now) { return block(u, now, At::end); }));
+}
+
+/// A thread of a GPU goes along the tokens with columns of its own: what it has read of dy serves all taps. Nothing is read past the end of a buffer,
+/// so its rows are vectors wherever they begin on one.
+void ConvGrad::writeWalk() {
+  auto row = [&](Var buffer, Var t) { return inner(buffer, b, t, column, 1, F); };
+  Var end = max(min(last, length - static_cast<double>(halo)), first), stop = max(min(last, length), end);
+  // Adds what the inputs of token u have to do with: dy of tokens u, u + 1, ...
+  auto step = [&](Var u, ArrayRef<Var> ds, ArrayRef<Var> now, Var more) {
+    Var out = more, source = row(x, u);
+    Vars sums;
+    for (int64_t j = 0; j < shape.taps; ++j) {
+      Var term = ds[j] * expand(w[j], 0, 1);
+      out = out ? out + term : term;
+      sums.push_back(now[j] + ds[j] * source);
+    }
+    k.store(cast(out, shape.token), dx, {b, u, column});
+    return sums;
+  };
+  Vars carried; // dy of tokens u + halo - 1, .., u, then the sums
+  for (int64_t s = halo - 1; s >= 0; --s)
+    carried.push_back(row(dy, min(first + static_cast<double>(s), all - 1.0)));
+  carried.append(shape.taps, k.tile({1, F}, shape.compute));
+  carried = k.loop(first, end, 1, carried, [&](Var u, ArrayRef<Var> now) {
+    Vars next = {row(dy, u + static_cast<double>(halo))}, ds;
+    next.append(now.begin(), now.begin() + halo);
+    for (int64_t j = 0; j < shape.taps; ++j)
+      ds.push_back(inDocument(next[j], documentRows(starts, b, u + static_cast<double>(halo - j), 1), u));
+    Vars sums = step(u, ds, now.drop_front(halo), {});
+    next.truncate(halo);
+    next.append(sums);
+    return next;
+  });
+  Vars sums(ArrayRef(carried).drop_front(halo));
+  sums = k.loop(end, stop, 1, sums, [&](Var u, ArrayRef<Var> now) {
+    Vars ds;
+    for (int64_t j = 0; j < shape.taps; ++j) {
+      Var to = u + static_cast<double>(halo - j), at = min(to, all - 1.0);
+      ds.push_back(select(lt(to, all), inDocument(row(dy, at), documentRows(starts, b, at, 1), u), 0.0));
+    }
+    Var more;
+    if (halo > 0) {
+      Var at = u + static_cast<double>(halo) - length;
+      more = select(ge(at, 0.0), row(dNewTail, max(at, 0.0)), 0.0);
+    }
+    return step(u, ds, now, more);
+  });
+  k.loop(stop, last, 1, [&](Var u) { k.store(k.tile({1, F}, shape.token), dx, {b, u, column}); }); // padding
+  storeSums(llvm::map_to_vector(sums, [&](Var s) { return reshape(s, {F}); }));
 }
 
 /// Features may come as heads ([B, T, H, K]); the kernels see channels [B, T, D].
@@ -256,16 +349,39 @@ ConvShape shapeOfOp(Value x, Value weight, Value tail) {
           computeType(token)};
 }
 
+/// Of kernels that walk along the tokens: tokens of a part, as many programs as run at a time where parts are not much shorter than what they read
+/// before them; and the parts, with the tail.
+struct Parts {
+  Parts(const ConvShape &shape, int64_t columns, int64_t rows, Shape x, int64_t most) {
+    int64_t blocks = ceilDiv(x[1], rows);
+    int64_t programs = std::clamp<int64_t>(most / (shape.features / columns * x[0]), 1, blocks);
+    span = ceilDiv(blocks, programs) * rows;
+    count = ceilDiv(x[1], span) + (shape.halo() > 0 ? 1 : 0);
+  }
+  int64_t span, count;
+};
+
 LogicalResult outlineForward(ShortConvOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
   Value in = channels(context, op, op.getX());
   Shape x = shapeOf(in);
-  std::string kernel = context.kernel(shape.kernelName("short_conv"), {"rows", "columns", "batch"},
-                                      [&](KernelBuilder &k) { writeForward(k, shape); });
-  auto launch = context.launch(op, kernel, {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]});
+  bool walks = context.gpu;
+  SmallVector<StringRef> axes = {"rows", "columns", "batch"};
+  if (walks)
+    axes = {"columns", "batch", "part"};
+  std::string kernel = context.kernel(shape.kernelName("short_conv"), axes, [&](KernelBuilder &k) {
+    walks ? writeForwardWalk(k, shape) : writeForward(k, shape);
+  });
+  Parts parts(shape, shape.walkColumns(), kLeastSpan, x, sumPrograms(context));
+  SmallVector<int64_t> grid = {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]};
+  if (walks)
+    grid = {shape.features / shape.walkColumns(), x[0], parts.count};
+  auto launch = context.launch(op, kernel, grid);
   launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
-  context.replace(op,
-                  launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType()).run());
+  launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType());
+  if (walks)
+    launch.index("span", parts.span);
+  context.replace(op, launch.run());
   return success();
 }
 
@@ -273,18 +389,18 @@ LogicalResult outlineGrad(ShortConvGradOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
   Value in = channels(context, op, op.getX()), dy = channels(context, op, op.getDy());
   Shape x = shapeOf(in);
-  int64_t rows = shape.gradRows(context.gpu), blocks = ceilDiv(x[1], rows), columns = shape.features / shape.columns();
-  int64_t programs = std::clamp<int64_t>(rowSumPrograms(context) / (columns * x[0]), 1, blocks);
-  int64_t span = ceilDiv(blocks, programs) * rows, parts = ceilDiv(x[1], span) + (shape.halo() > 0 ? 1 : 0);
+  bool walks = context.gpu;
+  int64_t columns = walks ? shape.walkColumns() : shape.columns();
+  Parts parts(shape, columns, walks ? kLeastSpan : shape.rows(), x, rowSumPrograms(context));
   std::string kernel = context.kernel(shape.kernelName("short_conv_grad"), {"columns", "batch", "part"},
-                                      [&](KernelBuilder &k) { writeGrad(k, shape, context.gpu); });
-  auto launch = context.launch(op, kernel, {columns, x[0], parts});
+                                      [&](KernelBuilder &k) { ConvGrad(k, shape, columns).write(walks); });
+  auto launch = context.launch(op, kernel, {shape.features / columns, x[0], parts.count});
   launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
   launch.arg("dy", dy).arg("dnew_tail", op.getDnewTail());
   launch.result("dx", channelsType(op.getDx(), in)).result("dtail", op.getDtail().getType());
-  launch.result("parts", RankedTensorType::get({parts, x[0], shape.features, shape.taps}, shape.compute));
-  SmallVector<Value> results = launch.index("span", span).run();
-  Value each = context.view(op, results[2], {parts * x[0], shape.features, shape.taps});
+  launch.result("parts", RankedTensorType::get({parts.count, x[0], shape.features, shape.taps}, shape.compute));
+  SmallVector<Value> results = launch.index("span", parts.span).run();
+  Value each = context.view(op, results[2], {parts.count * x[0], shape.features, shape.taps});
   Value dWeight = sumOverRows(op, each, context);
   CastOp rounded;
   if (dWeight.getType() != op.getDweight().getType()) {

@@ -96,6 +96,7 @@ def add_conv(program, rng, dtype):
         ((1, 1, 16), 4),
         ((2, 40, 10), 2),
         ((1, 50, 12448), 4),
+        ((1, 70, 512), 4),
         ((1, 60, 64), 9),
     ]:
         channels = int(np.prod(features))

@@ -1,19 +1,25 @@
 // RUN: braid-opt %s --braid-outline=gpu | FileCheck %s
 // RUN: braid-opt %s --braid-outline | FileCheck %s --check-prefix=CPU
 
-// The gradient of a convolution is one kernel, with sums of parts of the tokens: as many as a multiprocessor's registers have room for, and the tail. A GPU's threads
-// add up over rows of their own until the loop ends.
+// The gradient of a convolution is one kernel, with sums of parts of the tokens, and the tail's. A GPU's threads walk along the tokens with columns of their own:
+// what they have read of dy serves all taps, and sums stay in their registers. So does the convolution.
 // CHECK-LABEL: func.func @convolution(
-// CHECK: %[[GRAD:.*]]:3 = tile.launch @short_conv_grad_d128_k4_bf16_wf32 grid [2, 2, 65]{{.*}}{span = 16 : index{{.*}} -> (tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>, tensor<65x2x128x4xf32>)
+// CHECK: tile.launch @short_conv_d128_k4_bf16_wf32 grid [1, 2, 65]{{.*}}{span = 16 : index}
+// CHECK: %[[GRAD:.*]]:3 = tile.launch @short_conv_grad_d128_k4_bf16_wf32 grid [1, 2, 65]{{.*}}{span = 16 : index}{{.*}} -> (tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>, tensor<65x2x128x4xf32>)
 // CHECK: %[[EACH:.*]] = braid.reshape %[[GRAD]]#2 : (tensor<65x2x128x4xf32>)
 // CHECK: tile.launch @sum_rows_f32_32x32 grid [16]{{.*}}count = 130 : index
+// CHECK-LABEL: func.func @short_conv_d128_k4_bf16_wf32(
+// CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
 // CHECK-LABEL: func.func @short_conv_grad_d128_k4_bf16_wf32(
-// CHECK: scf.for {{.*}} -> (vector<16x64xf32>, vector<16x64xf32>, vector<16x64xf32>, vector<16x64xf32>)
+// CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
+// CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
 // CPU-LABEL: func.func @convolution(
+// CPU: tile.launch @short_conv_d128_k4_bf16_wf32 grid [32, 2, 2]
 // CPU: tile.launch @short_conv_grad_d128_k4_bf16_wf32 grid [2, 2, 17]{{.*}}{span = 64 : index
 // CPU-LABEL: func.func @short_conv_grad_d128_k4_bf16_wf32(
 // CPU: scf.for {{.*}} -> (vector<64xf32>, vector<64xf32>, vector<64xf32>, vector<64xf32>)
 func.func @convolution(%x: tensor<2x1024x128xbf16>, %w: tensor<128x4xf32>, %documents: tensor<2x1024xi32>, %tail: tensor<2x3x128xbf16>) -> (tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x3x128xbf16>) {
-  %dx, %dw, %dt = braid.short_conv_grad %x, %w, %documents, %tail, %x, %tail : (tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x1024xi32>, tensor<2x3x128xbf16>, tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>) -> (tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x3x128xbf16>)
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x1024xi32>, tensor<2x3x128xbf16>) -> (tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>)
+  %dx, %dw, %dt = braid.short_conv_grad %x, %w, %documents, %tail, %y, %new : (tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x1024xi32>, tensor<2x3x128xbf16>, tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>) -> (tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x3x128xbf16>)
   return %dx, %dw, %dt : tensor<2x1024x128xbf16>, tensor<128x4xf32>, tensor<2x3x128xbf16>
 }
