@@ -177,3 +177,44 @@ func.func @alone(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xbf16> {t
   }
   return
 }
+
+// Sums of 48 rows lie in shared memory: what is made of the greatest of a row is stored beside the other number of rows, and made again where exponentials read it.
+// CHECK-LABEL: func.func @elsewhere(
+// CHECK:       arith.truncf {{.*}} to bf16
+// CHECK:       gpu.barrier
+// CHECK:       %[[REFERENCE:.*]] = arith.subf
+// CHECK:       memref.store %[[REFERENCE]], %{{.*}} : memref<?xf32>
+// CHECK:       memref.store {{.*}} : memref<?xf32>
+func.func @elsewhere(%a: memref<?x?xbf16> {tile.name = "a"}, %b: memref<?x?xbf16> {tile.name = "b"}, %e: memref<?x?xbf16> {tile.name = "e"},
+    %references: memref<?x?xf32> {tile.name = "references"}, %sums: memref<?x?xf32> {tile.name = "sums"}, %k: index {tile.name = "k"})
+    attributes {tile.kernel, tile.grid = ["row", "column"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %step = arith.constant 16 : index
+  %side = arith.constant 48 : index
+  %zero = arith.constant dense<0.0> : vector<48x16xf32>
+  %least = arith.constant dense<-4.0e+01> : vector<48xf32>
+  %most = arith.constant dense<4.0e+01> : vector<48xf32>
+  %p:2 = tile.program : index, index
+  %row = arith.muli %p#0, %side : index
+  %column = arith.muli %p#1, %step : index
+  %rows = memref.dim %a, %c0 : memref<?x?xbf16>
+  %sum = scf.for %at = %c0 to %k step %step iter_args(%now = %zero) -> (vector<48x16xf32>) {
+    %x = tile.load %a[%row, %at] limit %rows {dims = array<i64: 0, 1>} : memref<?x?xbf16>, vector<48x16xbf16>
+    %y = tile.load %b[%at, %column] {dims = array<i64: 0, 1>} : memref<?x?xbf16>, vector<16x16xbf16>
+    %next = tile.dot %x, %y, %now : vector<48x16xbf16>, vector<16x16xbf16>, vector<48x16xf32>
+    scf.yield %next : vector<48x16xf32>
+  }
+  %top = tile.reduce max %sum {axis = 1 : i64} : vector<48x16xf32>, vector<48xf32>
+  %raised = arith.maximumf %top, %least : vector<48xf32>
+  %near = arith.minimumf %raised, %most : vector<48xf32>
+  %reference = arith.subf %top, %near : vector<48xf32>
+  %all = tile.expand %reference {axis = 1 : i64} : vector<48xf32>, vector<48x16xf32>
+  %under = arith.subf %sum, %all : vector<48x16xf32>
+  %exponential = math.exp %under : vector<48x16xf32>
+  %total = tile.reduce add %exponential {axis = 1 : i64} : vector<48x16xf32>, vector<48xf32>
+  %rounded = arith.truncf %exponential : vector<48x16xf32> to vector<48x16xbf16>
+  tile.store %rounded, %e[%row, %column] limit %rows {dims = array<i64: 0, 1>} : vector<48x16xbf16>, memref<?x?xbf16>
+  tile.store %reference, %references[%p#1, %row] {dims = array<i64: 1>} : vector<48xf32>, memref<?x?xf32>
+  tile.store %total, %sums[%p#1, %row] {dims = array<i64: 1>} : vector<48xf32>, memref<?x?xf32>
+  return
+}
