@@ -42,6 +42,11 @@ static LogicalResult rowsGradient(Operation *op, GradientContext &context) {
     inputs.push_back(context.saved(operand));
     if (!isa<FloatType>(typeOf(operand).getElementType()) || !context.wanted(operand))
       continue;
+    // A bias hands the cotangent on as it is.
+    if (isa<BiasOp>(op) && i == 0 && dy.getType() == operand.getType()) {
+      context.add(operand, dy);
+      continue;
+    }
     wanted.push_back(i);
     bool whole = rowsOperandKind(op->getName().getStringRef(), i) == TokenKind::whole;
     types.push_back(whole ? pieceType(context, operand) : typeOf(operand));
