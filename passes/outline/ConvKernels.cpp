@@ -365,17 +365,20 @@ LogicalResult outlineForward(ShortConvOp op, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
   Value in = channels(context, op, op.getX());
   Shape x = shapeOf(in);
-  bool walks = context.gpu;
-  SmallVector<StringRef> axes = {"rows", "columns", "batch"};
-  if (walks)
-    axes = {"columns", "batch", "part"};
-  std::string kernel = context.kernel(shape.kernelName("short_conv"), axes, [&](KernelBuilder &k) {
-    walks ? writeForwardWalk(k, shape) : writeForward(k, shape);
-  });
+  // Few tokens have more programs in blocks of few columns, and wait less.
+  constexpr int64_t enough = 128;
+  int64_t columns = shape.features / shape.walkColumns();
+  bool walks = context.gpu && columns * x[0] * ceilDiv(x[1], kLeastSpan) >= enough;
   Parts parts(shape, shape.walkColumns(), kLeastSpan, x, sumPrograms(context));
+  SmallVector<StringRef> axes = {"rows", "columns", "batch"};
   SmallVector<int64_t> grid = {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]};
-  if (walks)
-    grid = {shape.features / shape.walkColumns(), x[0], parts.count};
+  if (walks) {
+    axes = {"columns", "batch", "part"};
+    grid = {columns, x[0], parts.count};
+  }
+  std::string name = shape.kernelName(walks ? "short_conv_walk" : "short_conv");
+  std::string kernel = context.kernel(
+      name, axes, [&](KernelBuilder &k) { walks ? writeForwardWalk(k, shape) : writeForward(k, shape); });
   auto launch = context.launch(op, kernel, grid);
   launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
   launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType());

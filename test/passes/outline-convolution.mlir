@@ -1,14 +1,22 @@
 // RUN: braid-opt %s --braid-outline=gpu | FileCheck %s
 // RUN: braid-opt %s --braid-outline | FileCheck %s --check-prefix=CPU
 
+// A token has more programs in blocks of few columns.
+// CHECK-LABEL: func.func @token(
+// CHECK: tile.launch @short_conv_d128_k4_bf16_wf32 grid [1, 2, 2]
+func.func @token(%x: tensor<2x1x128xbf16>, %w: tensor<128x4xf32>, %documents: tensor<2x1xi32>, %tail: tensor<2x3x128xbf16>) -> (tensor<2x1x128xbf16>, tensor<2x3x128xbf16>) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (tensor<2x1x128xbf16>, tensor<128x4xf32>, tensor<2x1xi32>, tensor<2x3x128xbf16>) -> (tensor<2x1x128xbf16>, tensor<2x3x128xbf16>)
+  return %y, %new : tensor<2x1x128xbf16>, tensor<2x3x128xbf16>
+}
+
 // The gradient of a convolution is one kernel, with sums of parts of the tokens, and the tail's. A GPU's threads walk along the tokens with columns of their own:
-// what they have read of dy serves all taps, and sums stay in their registers. So does the convolution.
+// what they have read of dy serves all taps, and sums stay in their registers. So does the convolution, but of few tokens.
 // CHECK-LABEL: func.func @convolution(
-// CHECK: tile.launch @short_conv_d128_k4_bf16_wf32 grid [1, 2, 65]{{.*}}{span = 16 : index}
+// CHECK: tile.launch @short_conv_walk_d128_k4_bf16_wf32 grid [1, 2, 65]{{.*}}{span = 16 : index}
 // CHECK: %[[GRAD:.*]]:3 = tile.launch @short_conv_grad_d128_k4_bf16_wf32 grid [1, 2, 65]{{.*}}{span = 16 : index}{{.*}} -> (tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>, tensor<65x2x128x4xf32>)
 // CHECK: %[[EACH:.*]] = braid.reshape %[[GRAD]]#2 : (tensor<65x2x128x4xf32>)
 // CHECK: tile.launch @sum_rows_f32_32x32 grid [16]{{.*}}count = 130 : index
-// CHECK-LABEL: func.func @short_conv_d128_k4_bf16_wf32(
+// CHECK-LABEL: func.func @short_conv_walk_d128_k4_bf16_wf32(
 // CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
 // CHECK-LABEL: func.func @short_conv_grad_d128_k4_bf16_wf32(
 // CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
