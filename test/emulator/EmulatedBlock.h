@@ -101,6 +101,7 @@ struct Touched {
   int32_t writer = 0, reader = 0;
   uint64_t fences = 0, meetings = 0; ///< of the thread that wrote it last, so far
   int32_t last = 0; ///< that thread
+  uint64_t readMeetings = 0; ///< of the thread that read it last
 };
 inline constexpr int32_t kSeveral = -1; ///< threads
 
@@ -197,7 +198,13 @@ private:
       return;
     for (int64_t i = first; i < first + bytes; ++i) {
       Touched &byte = touches[i];
-      if ((byte.written >= since && byte.writer != thread) || (writes && byte.read >= since && byte.reader != thread))
+      // Threads of a warp that have met since then have done so as at a barrier.
+      auto met = [&](int32_t other, uint64_t meetings) {
+        return since == barriers && thread >= 0 && other >= 0 && other / kWarp == thread / kWarp &&
+               fibers[other].meetings != meetings;
+      };
+      if ((byte.written >= since && byte.writer != thread && !met(byte.writer, byte.meetings)) ||
+          (writes && byte.read >= since && byte.reader != thread && !met(byte.reader, byte.readMeetings)))
         fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
       if (writes) {
         byte.written = barriers;
@@ -208,6 +215,7 @@ private:
       } else {
         byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
         byte.read = barriers;
+        byte.readMeetings = fibers[thread >= 0 ? thread : static_cast<int32_t>(current)].meetings;
       }
     }
   }

@@ -5,8 +5,8 @@
 // instruction), for its block (a barrier) or for a phase of a barrier in shared
 // memory. Between two barriers threads run one after the other, in the order that BRAID_EMULATE_ORDER says: `forward`,
 // `reverse` or `shuffled`. A kernel that lacks a barrier gives other results in another order; BRAID_EMULATE_BARRIERS=off
-// leaves them all out. What a thread writes to shared memory no other one may touch before the next barrier, in no order
-// and even if it makes no difference. Shared memory begins as NaN. Such a touch ends the process with a message, as does what
+// leaves them all out. What a thread writes to shared memory no other one may touch before the next barrier, or another one of its warp before they meet
+// (syncwarp), in no order and even if it makes no difference. Shared memory begins as NaN. Such a touch ends the process with a message, as does what
 // a GPU would hang on: a barrier that some threads of the block, or a shuffle that some lanes of the warp, never reach.
 //
 // A barrier in shared memory (mbarrier) counts the arrivals and the bytes of a phase. A box (cp.async.bulk.tensor) is read when
