@@ -159,6 +159,7 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
     });
   }
   pipe.results = resultBoxesOf(pipe, reads);
+  planEndReads(pipe, reads);
   if (pipe.groups)
     pipe.turn = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
   copiers = kWarp;
@@ -221,6 +222,8 @@ SmallVector<Value> ThreadLowering::copyTiles(const Pipeline &pipe, ValueRange ri
             copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]));
           return next;
         });
+    if (!pipe.reads.empty())
+      behind = copyEndReads(pipe, tile, behind);
     scf::ForOp tiles = pipe.tiles;
     if (tiles.getNumResults() != 0)
       lowerScalars(pipe.places);
@@ -328,7 +331,14 @@ SmallVector<Value> ThreadLowering::nextFilled(const Product &p, Value stage, Val
 
 /// A box for each block of 64 columns, at the coordinates of the load.
 void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier) {
-  Value map = mapAddress(load.getSource(), load.getDims(), panel.rows, kBlockColumns);
+  for (int64_t block = 0; block * kBlockColumns < panel.columns; ++block)
+    copyBox(load, panel.rows, kBlockColumns, block * kBlockColumns, add(target, block * panel.blockBytes()), barrier);
+}
+
+/// `further` columns behind those of the load.
+void ThreadLowering::copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target,
+                             Value barrier) {
+  Value map = mapAddress(load.getSource(), load.getDims(), rows, columns);
   SmallVector<Value> place;
   for (Value index : llvm::reverse(load.getIndices()))
     place.push_back(scalars.lookup(index));
@@ -340,13 +350,10 @@ void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Valu
     constraints += ",r";
   }
   text += "}], [$2];";
-  for (int64_t block = 0; block * kBlockColumns < panel.columns; ++block) {
-    SmallVector<Value> operands = {asNumber(b, loc, add(target, block * panel.blockBytes()), b.getI64Type()), map,
-                                   barrier};
-    for (auto [i, at] : llvm::enumerate(place))
-      operands.push_back(asNumber(b, loc, i == 0 ? add(at, block * kBlockColumns) : at, b.getI32Type()));
-    emitBulk(b, loc, "copy", text, constraints, operands);
-  }
+  SmallVector<Value> operands = {asNumber(b, loc, target, b.getI64Type()), map, barrier};
+  for (auto [i, at] : llvm::enumerate(place))
+    operands.push_back(asNumber(b, loc, i == 0 ? add(at, further) : at, b.getI32Type()));
+  emitBulk(b, loc, "copy", text, constraints, operands);
 }
 
 /// Where the map lies by which such boxes of the buffer are copied, as i64.

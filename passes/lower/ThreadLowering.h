@@ -394,6 +394,7 @@ private:
   void endTiles(scf::ForOp op);
   bool goesOn(scf::ForOp op, const Product &p);
   void countThreadsAnew(Pipeline &pipe);
+  void passSum(Pipeline &pipe, Value before);
   bool lowerProduct(scf::ForOp op);
 
   // ThreadBulkCopies.cpp
@@ -412,6 +413,7 @@ private:
   Value copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity);
   void clearRows(const Panel &panel, Value live, const View &ring, Value offset);
   void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
+  void copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target, Value barrier);
   SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
   /// Of boxes of rows x columns along these dimensions of the buffer.
   Value mapAddress(Value source, ArrayRef<int64_t> dims, int64_t rows, int64_t columns);
@@ -422,23 +424,37 @@ private:
   struct ResultBoxes;
   std::shared_ptr<const ResultBoxes> resultBoxesOf(const Pipeline &pipe, const SumReads &reads);
   bool addsToResult(const Product &p, scf::ForOp sum, tile::StoreOp store);
-  std::shared_ptr<const ResultBoxes> resultBoxesOf(const LoopSums &held) const;
-  void storeInBoxes(const ResultBoxes &boxes, const LoopSums &held, function_ref<void(int64_t r)> byRows);
+  /// Of a sum, or of what was made of it, whose results leave in boxes; null: by threads.
+  std::shared_ptr<Pipeline> boxedPipeline(const LoopSums &held) const;
+  void storeInBoxes(const Pipeline &pipe, const LoopSums &held, function_ref<void(int64_t r)> byRows);
   struct Staging;
   /// Columns of a warp that are a box: rows of 128, 64 or 32 bytes.
   struct BoxColumns {
     int64_t first, count, rowBytes;
   };
   static SmallVector<BoxColumns> boxesAcross(int64_t columns, int64_t elementBytes);
-  SmallVector<SmallVector<Value>> makePart(const ResultBoxes &boxes, const BoxColumns &columns, const LoopSums &held,
-                                           int64_t r, ArrayRef<std::pair<Value, Value>> places);
+  struct Part;
+  SmallVector<SmallVector<Value>> makePart(const Part &part, const LoopSums &held, int64_t firstBlock, int64_t blocks,
+                                           ArrayRef<std::pair<Value, Value>> places);
+  Value placeInPiece(const ResultBoxes &boxes, const BoxColumns &columns);
   Value forget(Value place);
-  void stagePart(const Staging &staging, ArrayRef<Value> pairs);
+  void stagePart(const Staging &staging, int64_t firstBlock, ArrayRef<Value> pairs);
+  void leaveParts(ArrayRef<Staging> stagings, Value firstRow, Value firstColumn, Value whole);
   void sendPart(const Staging &staging, Value firstRow, Value firstColumn);
+  void storePart(const Staging &staging, Value firstRow, Value firstColumn);
   void endResultBoxes(const ResultBoxes &boxes);
   void awaitBoxes(int64_t underWay);
   void awaitPiece(int64_t underWay);
   void storeMatrices(Value address, ArrayRef<Value> registers);
+
+  // ThreadEndReads.cpp
+  void planEndReads(Pipeline &pipe, const SumReads &reads);
+  SmallVector<Value> copyEndReads(const Pipeline &pipe, Value tile, ValueRange ring);
+  struct EndPart;
+  EndPart beginEndPart(const Pipeline &pipe, size_t number);
+  SmallVector<SmallVector<Value>> readEndPart(const Pipeline &pipe, const EndPart &part, int64_t block);
+  void leaveEndPart(const Pipeline &pipe, const EndPart &part);
+  void passEndReads(const Pipeline &pipe);
 
   const BlockLimits limits;
   const bool mayCopyAhead, scratched;

@@ -296,6 +296,20 @@ void ThreadLowering::countThreadsAnew(Pipeline &pipe) {
   warp = divide(thread, kWarp);
 }
 
+/// Behind the steps of a sum formulas read what comes by the ring, too. `before`: steps of the tiles before this one, where the turn of the ring is not carried.
+void ThreadLowering::passSum(Pipeline &pipe, Value before) {
+  int64_t turns = 2 * pipe.p.stages;
+  if (!pipe.turn) {
+    pipe.behind = remainder(add(before, pipe.count), turns);
+    return;
+  }
+  pipe.behind = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), pipe.turn);
+  // No remainder, of which compilers would know how large it is (countThreadsAnew).
+  Value next = add(pipe.behind, static_cast<int64_t>(pipe.parts.size()) % turns);
+  next = arith::SelectOp::create(b, loc, less(next, turns), next, arith::SubIOp::create(b, loc, next, constant(turns)));
+  pipe.turn = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), next);
+}
+
 bool ThreadLowering::lowerProduct(scf::ForOp op) {
   std::shared_ptr<Pipeline> pipe = pipelines.lookup(op);
   bool begun = pipe != nullptr;
@@ -311,7 +325,7 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   {
     Phase phase(*this);
     CopyPlace place;
-    Value first = constant(0), parity; // the stage, and of how often it was filled before
+    Value first = constant(0), parity, before; // the stage, and of how often it was filled before; steps
     if (begun && pipe->turn) {
       Value turn = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), pipe->turn);
       first = remainder(turn, p.stages);
@@ -321,7 +335,7 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       int64_t step = *getConstantIntValue(tiles.getStep());
       Value tile = scalars.lookup(tiles.getInductionVar());
       Value number = divide(arith::SubIOp::create(b, loc, tile, scalars.lookup(tiles.getLowerBound())), step);
-      Value before = mul(number, pipe->count);
+      before = mul(number, add(pipe->count, static_cast<int64_t>(pipe->parts.size())));
       first = remainder(before, p.stages);
       parity = remainder(divide(before, p.stages), 2);
       if (!pipe->inBulk())
@@ -425,12 +439,15 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       }
       scf::YieldOp::create(b, loc, kept);
       sums.assign(branch.result_begin(), branch.result_begin() + sums.size());
-      forgetThreads = pipe->turn && p.sums() >= kManySums;
+      bool several = pipe->results && pipe->results->stores.size() > 1; // which would have places each
+      forgetThreads = pipe->turn && (p.sums() >= kManySums || several);
     } else {
       loop();
     }
     if (!begun)
       NVVM::CpAsyncWaitGroupOp::create(b, loc, 0);
+    if (!pipe->reads.empty())
+      passSum(*pipe, before);
     if (forgetThreads)
       countThreadsAnew(*pipe);
   }

@@ -450,12 +450,17 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
           registers.erase(made);
     }
   };
-  if (std::shared_ptr<const ResultBoxes> boxes = resultBoxesOf(held); boxes && read.width) {
+  std::shared_ptr<const Pipeline> pipe = boxedPipeline(held);
+  if (pipe && read.width) {
     // Rows are looked at where a warp's own are stored.
+    if (read.accesses.empty() || !pipe->reads.empty()) {
+      storeInBoxes(*pipe, held, {});
+      return leave();
+    }
     Value aligned = isTrusted(read.accesses.getArrayRef(), read.width, /*allRows=*/false);
     onTrust(read, aligned, {}, [&](bool trusted) -> SmallVector<Value> {
       if (trusted)
-        storeInBoxes(*boxes, held, [&](int64_t r) { each(/*inPairs=*/false, r); });
+        storeInBoxes(*pipe, held, [&](int64_t r) { each(/*inPairs=*/false, r); });
       else
         each(/*inPairs=*/false, {});
       return {};

@@ -83,7 +83,18 @@ struct ThreadLowering::Pipeline {
   scf::IfOp roles; ///< the warp that copies, and all others
   /// Of `groups`: the stage that the warps which multiply read next, and `stages` more for parity 1, as i32; null: it follows from the tile.
   Value turn;
+  // Of formulas behind the sum (ThreadEndReads.cpp).
+  SmallVector<tile::LoadOp> reads; ///< what comes through the ring behind the steps of the sum
+  SmallVector<BoxColumns> parts; ///< of their columns, each a step
+  Value behind; ///< the turn of the ring behind the sum of this tile
   bool inBulk() const { return barriers != nullptr; }
+};
+
+/// What formulas read of some columns, in a stage of the ring.
+struct ThreadLowering::EndPart {
+  BoxColumns columns;
+  Value turn; ///< the stage, and `stages` more for parity 1
+  Value place, begin; ///< bytes to this lane's row in a box; the stage's memory
 };
 
 /// What is copied next: a step of the sum, with `tiles` the sum of the tile at `tile`, to `stage`.

@@ -10,7 +10,8 @@
 // banks. Pairs of bf16 are written by stmatrix, 16 x 16 at a time; of f32 a lane has 8 bytes, and odd rows write the columns 16 further first,
 // or two rows would have the same banks. Where 128 bytes do not divide the columns of a warp, narrower boxes with narrower patterns come behind.
 //
-// Memory past the end of a buffer no box writes. Where rows end before, with those of a group, a warp with such an end writes its rows by itself. A sum in f32
+// Memory past the end of a buffer no box writes. Where rows end before, with those of a group, the lanes of a warp with such an end store
+// what is there from its pieces, 16 bytes at a time; where formulas read memory that may end there, element by element. A sum in f32
 // that is added to what its store replaces begins with 0, and the copy adds it: one addition for each element, as always, but subnormal numbers
 // become 0 in it (PTX ISA, red.add.f32). Before a program ends, and its shared memory is another's, copies have read what they take; that it is written the end
 // of the kernel waits for (CUDA programming guide, "Using TMA to transfer multi-dimensional arrays").
@@ -94,10 +95,9 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
   return std::make_shared<const ResultBoxes>(boxes);
 }
 
-std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf(const LoopSums &held) const {
-  std::shared_ptr<Pipeline> pipe =
-      pipelines.lookup(held.product.dot->getParentOp()); // also of what was made of the sum
-  return pipe && pipe->inBulk() ? pipe->results : nullptr;
+std::shared_ptr<ThreadLowering::Pipeline> ThreadLowering::boxedPipeline(const LoopSums &held) const {
+  std::shared_ptr<Pipeline> pipe = pipelines.lookup(held.product.dot->getParentOp());
+  return pipe && pipe->inBulk() && pipe->results ? pipe : nullptr;
 }
 
 //===- A warp's sums ----------------------------------------------------------------------------------------------===//
@@ -106,8 +106,7 @@ struct ThreadLowering::Staging {
   const ResultBoxes &boxes;
   tile::StoreOp store;
   BoxColumns columns;
-  int64_t number; ///< of the box, of those that the warp has stored
-  Value memory; ///< bytes from the first piece of all warps to this warp's first
+  Value place; ///< bytes from the first piece of all warps to what this lane writes of this warp's first
   int64_t offset; ///< and from there to this one
 };
 
@@ -116,7 +115,7 @@ void ThreadLowering::awaitBoxes(int64_t underWay) {
   onlyIf(less(lane, 1), [&] { emitBulk(b, loc, "read", (kAwaitRead + Twine(underWay) + ";").str(), "", {}); });
 }
 
-/// By a warp: a piece that all but the last `underWay` boxes have left.
+/// By a warp: pieces that all but the last `underWay` boxes have left.
 void ThreadLowering::awaitPiece(int64_t underWay) {
   awaitBoxes(underWay);
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
@@ -129,19 +128,35 @@ void ThreadLowering::storeMatrices(Value address, ArrayRef<Value> registers) {
                            NVVM::LdStMatrixEltType::B16);
 }
 
-/// What the stores take of this box of block number `r` of this warp's rows: pairs of eight columns, two halves of the rows. All stores of a pair in turn, so that what they
+/// What a warp stores of block number `r` of its rows, box by box.
+struct ThreadLowering::Part {
+  const Pipeline &pipe;
+  int64_t r;
+  BoxColumns columns;
+  EndPart end;
+};
+
+/// What the stores take of so many blocks of eight columns of a box: pairs, of two halves of the rows. All stores of a pair in turn, so that what they
 /// are made of need not be kept, nor be made again. `places`: of all sums of a thread.
-SmallVector<SmallVector<Value>> ThreadLowering::makePart(const ResultBoxes &boxes, const BoxColumns &columns,
-                                                         const LoopSums &held, int64_t r,
-                                                         ArrayRef<std::pair<Value, Value>> places) {
+SmallVector<SmallVector<Value>> ThreadLowering::makePart(const Part &part, const LoopSums &held, int64_t firstBlock,
+                                                         int64_t blocks, ArrayRef<std::pair<Value, Value>> places) {
+  const ResultBoxes &boxes = *part.pipe.results;
   const Product &p = held.product;
-  SmallVector<SmallVector<Value>> made(boxes.stores.size());
+  ArrayRef<tile::LoadOp> loads = part.pipe.reads;
+  SmallVector<SmallVector<Value>> read, made(boxes.stores.size());
   auto word = VectorType::get({1}, b.getI32Type());
-  for (int64_t block = columns.first / 8; block < (columns.first + columns.count) / 8; ++block)
+  for (int64_t block = firstBlock; block < firstBlock + blocks; ++block) {
+    if (!loads.empty() && block % 2 == 0)
+      read = readEndPart(part.pipe, part.end, block);
     for (int64_t half = 0; half < 2; ++half) {
-      auto at = static_cast<size_t>(((r * blocksOf(p) + block) * 2 + half) * 2);
+      auto at = static_cast<size_t>(((part.r * blocksOf(p) + part.columns.first / 8 + block) * 2 + half) * 2);
       auto [row, column] = places[at];
       takeSums(held, at, /*inPairs=*/true);
+      for (auto [load, words] : llvm::zip_equal(loads, read)) {
+        Value pair = vector::BroadcastOp::create(b, loc, word, words[block % 2 * 2 + half]);
+        registers[tile::LoadOp(load).getResult()] =
+            vector::BitCastOp::create(b, loc, VectorType::get({2}, b.getBF16Type()), pair);
+      }
       startStrip();
       for (auto [store, pairs] : llvm::zip_equal(boxes.stores, made)) {
         tile::StoreOp op = store;
@@ -151,7 +166,10 @@ SmallVector<SmallVector<Value>> ThreadLowering::makePart(const ResultBoxes &boxe
         pairs.push_back(pair);
       }
     }
+  }
   startStrip();
+  for (tile::LoadOp load : loads)
+    registers.erase(load.getResult());
   return made;
 }
 
@@ -165,31 +183,34 @@ Value ThreadLowering::forget(Value place) {
   return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), again.getResult(0));
 }
 
-/// These pairs, to a piece of this warp's shared memory.
-void ThreadLowering::stagePart(const Staging &staging, ArrayRef<Value> pairs) {
-  const ResultBoxes &boxes = staging.boxes;
-  tile::StoreOp store = staging.store;
-  Value stored = store.getValue();
-  bool narrow = elementOf(stored).isBF16();
-  if (staging.number == 0 || staging.number >= boxes.count) // else no box has left the piece in this tile
-    awaitPiece(staging.number ? boxes.count - 1 : 0);
+/// What this lane writes of a piece: bytes from the first piece of all warps to it.
+Value ThreadLowering::placeInPiece(const ResultBoxes &boxes, const BoxColumns &columns) {
+  bool narrow = elementOf(tile::StoreOp(boxes.stores.front()).getValue()).isBF16();
   // Bits 4 to 6 of a place are combined with the row's, as many of them as a row of the box has chunks.
-  int64_t chunks = staging.columns.rowBytes / kChunkBytes;
+  int64_t chunks = columns.rowBytes / kChunkBytes;
   Value row = narrow ? remainder(lane, kOwnRows) : divide(lane, 4);
   Value chunk = narrow ? divide(lane, kOwnRows) : divide(remainder(lane, 4), 2);
   chunk = arith::XOrIOp::create(b, loc, chunk, remainder(divide(row, 8 / chunks), chunks));
-  Value odd;
-  bool turns = !narrow && chunks == 8;
-  if (turns) {
+  if (!narrow && chunks == 8) // odd rows turn
     chunk = arith::XOrIOp::create(b, loc, chunk, mul(remainder(row, 2), constant(chunks / 2)));
-    odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(row, 2), constant(0));
-  }
-  Value place =
-      add(add(staging.memory, mul(row, constant(staging.columns.rowBytes))), mul(chunk, constant(kChunkBytes)));
+  Value place = add(mul(warp, constant(kPieceBytes)),
+                    add(mul(row, constant(columns.rowBytes)), mul(chunk, constant(kChunkBytes))));
   if (!narrow)
     place = add(place, mul(remainder(lane, 2), constant(kPairBytes)));
-  if (boxes.stores.size() > 1) // formulas need the registers that places in many boxes would have
-    place = forget(place);
+  // Formulas need the registers that places in many boxes would have.
+  return boxes.stores.size() > 1 ? forget(place) : place;
+}
+
+/// These pairs, from this block of eight columns on, to a piece of this warp's shared memory.
+void ThreadLowering::stagePart(const Staging &staging, int64_t firstBlock, ArrayRef<Value> pairs) {
+  const ResultBoxes &boxes = staging.boxes;
+  tile::StoreOp store = staging.store;
+  Value stored = store.getValue(), place = staging.place;
+  bool narrow = elementOf(stored).isBF16();
+  Value odd;
+  bool turns = !narrow && staging.columns.rowBytes == kRowBytes;
+  if (turns)
+    odd = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, remainder(divide(lane, 4), 2), constant(0));
   auto further = [&](int64_t block) { // eight columns
     int64_t bytes = block * 8 * bytesOf(elementOf(stored));
     return add(bytes ? arith::XOrIOp::create(b, loc, place, constant(bytes)).getResult() : place, staging.offset);
@@ -197,7 +218,7 @@ void ThreadLowering::stagePart(const Staging &staging, ArrayRef<Value> pairs) {
   if (narrow) {
     Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, boxes.memory->memref);
     for (size_t i = 0; i < pairs.size(); i += 4)
-      storeMatrices(add(memory, further(static_cast<int64_t>(i / 2))), pairs.slice(i, 4));
+      storeMatrices(add(memory, further(firstBlock + static_cast<int64_t>(i / 2))), pairs.slice(i, 4));
   } else {
     auto write = [&](int64_t block, int64_t half, Value pair) {
       Value at = divide(add(further(block), half * 8 * staging.columns.rowBytes), bytesOf(elementOf(stored)));
@@ -216,17 +237,60 @@ void ThreadLowering::stagePart(const Staging &staging, ArrayRef<Value> pairs) {
   }
 }
 
-/// Starts the copy of what all lanes have written, from the row of the tile that is the warp's first on.
+/// What all lanes have written leaves, from the row of the tile that is the warp's first on. `whole`: whether all rows are there; null: they are.
+void ThreadLowering::leaveParts(ArrayRef<Staging> stagings, Value firstRow, Value firstColumn, Value whole) {
+  orderForAsync();
+  NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
+  auto send = [&] {
+    for (const Staging &staging : stagings)
+      sendPart(staging, firstRow, firstColumn);
+  };
+  if (!whole)
+    return send();
+  auto branch = scf::IfOp::create(b, loc, whole, /*withElseRegion=*/true);
+  branch->setAttr(kLikelyAttr, b.getUnitAttr());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.thenBlock()->getTerminator());
+  send();
+  b.setInsertionPoint(branch.elseBlock()->getTerminator());
+  for (const Staging &staging : stagings)
+    storePart(staging, firstRow, firstColumn);
+}
+
+/// By all lanes, the rows that are there.
+void ThreadLowering::storePart(const Staging &staging, Value firstRow, Value firstColumn) {
+  tile::StoreOp store = staging.store;
+  const Access &at = accesses[store];
+  Type element = elementOf(store.getValue());
+  int64_t size = bytesOf(element), each = kChunkBytes / size, chunks = staging.columns.rowBytes / kChunkBytes;
+  auto type = VectorType::get({each}, element);
+  Value own = forget(lane), begin = add(mul(warp, constant(kPieceBytes)), staging.offset);
+  for (int64_t i = 0; i < kOwnRows * chunks; i += kWarp) {
+    Value number = add(own, i), row = divide(number, chunks), chunk = remainder(number, chunks);
+    Value below = add(firstRow, row);
+    onlyIf(inBounds(add(at.row, below), at.limit), [&] {
+      Value turned = arith::XOrIOp::create(b, loc, chunk, remainder(divide(row, 8 / chunks), chunks));
+      Value from = add(mul(row, constant(staging.columns.rowBytes)), mul(turned, constant(kChunkBytes)));
+      Value found =
+          vector::LoadOp::create(b, loc, type, staging.boxes.memory->memref, ValueRange{divide(add(begin, from), size)},
+                                 /*nontemporal=*/false, llvm::MaybeAlign(kChunkBytes));
+      Value column = add(add(firstColumn, staging.columns.first), mul(chunk, constant(each)));
+      vector::StoreOp::create(b, loc, found, arguments[store.getTarget()].memref,
+                              ValueRange{add(add(at.offset, mul(below, at.strides.front())), column)},
+                              /*nontemporal=*/false, llvm::MaybeAlign(kChunkBytes));
+    });
+  }
+}
+
 void ThreadLowering::sendPart(const Staging &staging, Value firstRow, Value firstColumn) {
   const ResultBoxes &boxes = staging.boxes;
   tile::StoreOp store = staging.store;
-  orderForAsync();
-  NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   onlyIf(less(lane, 1), [&] {
     Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, boxes.memory->memref);
     auto number = [&](Value v, Type type) -> Value { return arith::IndexCastOp::create(b, loc, type, v); };
-    SmallVector<Value> operands = {number(add(memory, add(staging.memory, staging.offset)), b.getI64Type()),
-                                   mapAddress(store.getTarget(), store.getDims(), kOwnRows, staging.columns.count)};
+    SmallVector<Value> operands = {
+        number(add(memory, add(mul(warp, constant(kPieceBytes)), staging.offset)), b.getI64Type()),
+        mapAddress(store.getTarget(), store.getDims(), kOwnRows, staging.columns.count)};
     std::string coordinates, constraints = "l,l";
     int64_t dimension = cast<MemRefType>(store.getTarget().getType()).getRank();
     for (Value index : llvm::reverse(store.getIndices())) {
@@ -249,9 +313,9 @@ void ThreadLowering::sendPart(const Staging &staging, Value firstRow, Value firs
   });
 }
 
-/// `byRows` stores block number r of 64 rows of a warpgroup by its threads.
-void ThreadLowering::storeInBoxes(const ResultBoxes &boxes, const LoopSums &held,
-                                  function_ref<void(int64_t r)> byRows) {
+/// `byRows` computes block number r of 64 rows of a warpgroup element by element, where what formulas read may not be there; null: it is.
+void ThreadLowering::storeInBoxes(const Pipeline &pipe, const LoopSums &held, function_ref<void(int64_t r)> byRows) {
+  const ResultBoxes &boxes = *pipe.results;
   const Product &p = held.product;
   tile::StoreOp first = boxes.stores.front();
   const Access &at = accesses[first];
@@ -261,40 +325,67 @@ void ThreadLowering::storeInBoxes(const ResultBoxes &boxes, const LoopSums &held
     touched(arguments[store.getTarget()], true);
   SmallVector<std::pair<Value, Value>> places; // row and column of the sums
   eachSum(p, [&](Value row, const Strip &strip) { places.push_back({row, strip.column}); });
-  Value group = divide(warp, 4), own = mul(warp, constant(kPieceBytes));
+  Value group = divide(warp, 4);
   Value firstRow =
       add(mul(divide(group, p.across), constant(p.rows * kGroupRows)), mul(remainder(warp, 4), constant(kOwnRows)));
   Value firstColumn = mul(remainder(group, p.across), constant(p.columns));
   for (int64_t r = 0; r < p.rows; ++r) {
     Value row = add(firstRow, r * kGroupRows);
-    auto inBoxes = [&] {
+    auto inBoxes = [&](Value whole) {
       std::optional<LoopSums> rounded = roundAll(held);
       const LoopSums &sums = rounded ? *rounded : held;
       if (rounded) // what waits here is a border that the assembler moves no formulas across
         awaitPiece(0);
-      for (const BoxColumns &columns : boxesAcross(width, size))
-        for (auto [store, pairs] : llvm::zip_equal(boxes.stores, makePart(boxes, columns, sums, r, places))) {
-          int64_t piece = number % boxes.count;
-          Staging staging{boxes, store, columns, number++, own, piece * (threads / kWarp) * kPieceBytes};
-          stagePart(staging, pairs);
-          sendPart(staging, row, firstColumn);
-        }
+      for (auto [i, columns] : llvm::enumerate(boxesAcross(width, size))) {
+        Part part{pipe, r, columns, {}};
+        if (!pipe.reads.empty())
+          part.end = beginEndPart(pipe, i);
+        Value place = placeInPiece(boxes, columns);
+        SmallVector<Staging> stagings;
+        for (tile::StoreOp store : boxes.stores)
+          stagings.push_back({boxes, store, columns, place, number++ % boxes.count * (threads / kWarp) * kPieceBytes});
+        auto stores = static_cast<int64_t>(stagings.size());
+        auto await = [&](int64_t last, int64_t pieces) { // for the box with this number, and those before it
+          if (last < pieces || last >= boxes.count) // else no box has left the piece in this tile
+            awaitPiece(last < pieces ? 0 : boxes.count - pieces);
+        };
+        // Where all stores have a piece at a time, what is made leaves the registers as soon as stmatrix takes it.
+        bool all = stores <= boxes.count;
+        int64_t blocks = columns.count / 8, step = all && size == 2 ? 2 : blocks;
+        if (all)
+          await(number - 1, stores);
+        for (int64_t block = 0; block < blocks; block += step)
+          for (auto [i, staging, pairs] : llvm::enumerate(stagings, makePart(part, sums, block, step, places))) {
+            if (!all)
+              await(number - stores + static_cast<int64_t>(i), 1);
+            stagePart(staging, block, pairs);
+            if (!all)
+              leaveParts(staging, row, firstColumn, whole);
+          }
+        if (!pipe.reads.empty())
+          leaveEndPart(pipe, part.end);
+        if (all)
+          leaveParts(stagings, row, firstColumn, whole);
+      }
     };
     if (!boxes.ends) {
-      inBoxes();
+      inBoxes({});
       continue;
     }
     number = 0; // the rows before may have gone another way
     Value begin = add(at.row, row);
     Value whole = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, add(begin, kOwnRows), at.limit);
-    auto branch = scf::IfOp::create(b, loc, whole, /*withElseRegion=*/true);
+    Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, begin, at.limit);
+    auto branch = scf::IfOp::create(b, loc, byRows ? whole : some, /*withElseRegion=*/true);
     branch->setAttr(kLikelyAttr, b.getUnitAttr());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(branch.thenBlock()->getTerminator());
-    inBoxes();
+    inBoxes(byRows ? Value() : whole);
     startStrip();
     b.setInsertionPoint(branch.elseBlock()->getTerminator());
-    onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, begin, at.limit), [&] { byRows(r); });
+    if (byRows)
+      onlyIf(some, [&] { byRows(r); });
+    passEndReads(pipe);
     startStrip();
   }
 }

@@ -206,14 +206,17 @@ bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
 }
 
 std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum, const Product &p) const {
-  SumReads reads;
+  SumReads reads, end;
+  auto isRead = [](Value formula) { return formula.getDefiningOp<tile::LoadOp>() != nullptr; };
   if (tile::StoreOp store = plan.storeOf(sum)) {
+    // What one store's formulas read of memory may come in boxes, as that of several (ThreadEndReads.cpp).
+    if (kernel->hasAttr(tile::kBoxesAttr) && collectEnd(sum, end) && llvm::any_of(end.formulas, isRead))
+      return end;
     reads.stores.push_back(store);
     return heldIn({store.getValue()}).empty() ? std::optional(reads) : std::nullopt;
   }
   if (collectReads(sum, reads, /*planned=*/true))
     return reads;
-  SumReads end;
   if (!collectEnd(sum, end) || (end.parts.size() > 1 && p.across > 1))
     return std::nullopt;
   return end;

@@ -32,14 +32,23 @@ struct Products {
   bool transposeB;
 };
 
+/// A gradient that is no sum of several.
+template <typename Grad> std::optional<Products> oneProduct(Grad grad, Value offsets, bool transposeB) {
+  if (grad.getDys().size() != 1)
+    return std::nullopt;
+  return Products{grad, grad.getDys().front(), SmallVector<Value>(grad.getWeights()), offsets, transposeB};
+}
+
 std::optional<Products> productsOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::optional<Products>>(op)
-      .Case([](LinearOp linear) {
+      .Case([](LinearOp linear) -> std::optional<Products> {
         return Products{linear, linear.getX(), SmallVector<Value>(linear.getWeights()), {}, linear.getTransposed()};
       })
-      .Case([](MoeGroupedLinearOp linear) {
+      .Case([](MoeGroupedLinearOp linear) -> std::optional<Products> {
         return Products{linear, linear.getX(), SmallVector<Value>(linear.getWeights()), linear.getOffsets(), false};
       })
+      .Case([](LinearGradDataOp grad) { return oneProduct(grad, {}, !grad.getTransposed()); })
+      .Case([](MoeGroupedLinearGradDataOp grad) { return oneProduct(grad, grad.getOffsets(), /*transposeB=*/true); })
       .Default([](Operation *) { return std::nullopt; });
 }
 

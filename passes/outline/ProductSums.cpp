@@ -92,6 +92,11 @@ public:
     auto isPlain = [](Value v) { return isBf16(v) && isContiguous(v); };
     if (!whyNot().empty() || !llvm::all_of(beside, isPlain) || !llvm::all_of(end->operands, isPlain))
       return false;
+    // Results that have no piece of shared memory each at a time keep what is made of 64 columns in registers (lower/ThreadResultBoxes), which are taken by what
+    // is read then.
+    constexpr int64_t mostBesideReads = 2;
+    if (!end->operands.empty() && end->results > mostBesideReads)
+      return false;
     Measures measures = measure();
     int64_t step = measures.sides.k, most = measures.sides.n / together();
     m = measures.m;

@@ -149,6 +149,41 @@ def add_ended(program, rng, R, K, N, kind, stored, lengths=()):
     program.check(f, v | ({"offsets": ends} if lengths else {}), references, {n: 5e-3 if n == "hidden" else 4e-3 for n in references})
 
 
+def add_ended_sum(program, rng, R, K, N):
+    """x w + z, z as it lies in memory; rows end inside of a tile."""
+    f = program.function(f"ended_sum_{R}x{K}x{N}", "bf16")
+    x, w, z, a = f.input("x", (1, R, K)), f.input("w", (K, N)), f.input("z", (1, R, N)), f.input("a", (1, R, 16))
+    product = f.rows("activation", [f.op("braid.linear", [x, w], [Type((1, R, N), "bf16")])[0]], Type((1, R, N), "bf16"), kind=text("relu2"))
+    y = f.rows("add", [product, z], product.type)
+    f.output("s", f.op("braid.linear_grad_weight", [a, [y], []], [Type((16, N), "f32")], segments=True)[0])
+    v = {n: rounded([rng.standard_normal(o.type.shape) * (K**-0.5 if n == "w" else 1)], "bf16")[0] for n, o in f.inputs.items()}
+    program.check(f, v, {"s": v["a"][0].T @ (np.maximum(v["x"][0] @ v["w"], 0) ** 2 + v["z"][0])}, {"s": 5e-3})
+
+
+def add_ended_gradient(program, rng, R, K, N, kept, lengths=()):
+    """Of hidden = silu(gate) * up: its gradient dy w^T is in no memory, those of gate and up, and hidden if others read it, are made where it is (hidden apart)."""
+    f = program.function(f"ended_gradient_{R}x{K}x{N}_{len(lengths)}_{kept}", "bf16")
+    y = Type((1, R, N), "bf16")
+    dy, a, gate, up = f.input("dy", (1, R, K)), f.input("a", (1, R, 16)), f.input("gate", (1, R, N)), f.input("up", (1, R, N))
+    w = f.input("w", (len(lengths), N, K) if lengths else (N, K))
+    offsets = f.input("offsets", (len(lengths) + 1,), "i32") if lengths else None
+    name, operands = ("braid.moe.grouped_linear_grad_data", [[dy], offsets, [w]]) if lengths else ("braid.linear_grad_data", [[dy], [w]])
+    dhidden = f.op(name, operands, [y], segments=True)[0]
+    silu = f.rows("activation", [gate], y, kind=text("silu"))
+    hidden = f.rows("mul", [silu, up], y) if kept else None
+    dsilu, dup = f.rows_grad("mul", [silu, up], dhidden, [0, 1])
+    dgate = f.rows_grad("activation", [gate], dsilu, [0], kind=text("silu"))[0]
+    see = lambda v: f.op("braid.linear_grad_weight", [a, [v], []], [Type((16, N), "f32")], segments=True)[0]
+    for n, made in (("dgate", dgate), ("dup", dup), ("hidden", hidden))[: 3 if kept else 2]:
+        f.output(n, see(made))
+    v = {n: rounded([rng.standard_normal(o.type.shape) * (K**-0.5 if n == "w" else 1)], "bf16")[0] for n, o in f.inputs.items() if n != "offsets"}
+    ends = np.concatenate([[0], np.cumsum(lengths or (R,))]).astype(np.int32)
+    d = np.concatenate([v["dy"][0, b:e] @ w.T for b, e, w in zip(ends, ends[1:], v["w"].reshape(-1, N, K))])
+    g, u, s = v["gate"][0], v["up"][0], 1 / (1 + np.exp(-v["gate"][0]))
+    made = {"dgate": d * u * s * (1 + g * (1 - s)), "dup": d * g * s} | ({"hidden": g * s * u} if kept else {})
+    program.check(f, v | ({"offsets": ends} if lengths else {}), {n: v["a"][0].T @ m for n, m in made.items()}, dict.fromkeys(made, 6e-3))
+
+
 def add_seen_weights(program, rng, M, N, lengths, dtype):
     """Sums over the rows of groups in large tiles, each looked at in one direction."""
     R, E = sum(lengths), len(lengths)
@@ -278,6 +313,10 @@ def main(parts=""):
         add_ended(program, rng, 4000, 128, 256, "silu", False, (3, 0, 3900, 97))
         add_ended(program, rng, 4000, 64, 512, "silu", False)  # rows end inside of a tile
         add_ended(program, rng, 2048, 64, 2048, "relu2", True)
+        add_ended_sum(program, rng, 2000, 64, 2048)
+        add_ended_gradient(program, rng, 4096, 64, 256, False, (2900, 0, 1000, 196))
+        add_ended_gradient(program, rng, 4000, 128, 224, True, (3, 0, 3900, 97))
+        add_ended_gradient(program, rng, 4000, 64, 1024, False)  # rows end inside of a tile
         return program.finish()
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.

@@ -41,6 +41,38 @@ func.func @dense(%x: tensor<2x4096x512xbf16>, %w: tensor<512x1024xbf16>, %z: ten
   return %sum : tensor<2x4096x1024xbf16>
 }
 
+// So is the gradient of hidden, and what gate and up get of it: both are read there, it is in no memory.
+// CHECK-LABEL: func.func @backward(
+// CHECK: tile.launch @gemm_end_groups_bf16_nt_128x192_1x64_activation_mul_grad_activation_grad_{{[0-9a-f]+}} grid [
+// CHECK-SAME: ["a0", "b0", "ends", "x0", "x1"]
+// CHECK-SAME: ["y0", "y1"]
+// CHECK-NOT: tile.
+// CHECK: return
+// APART-LABEL: func.func @backward(
+// APART: tile.grouped_gemm
+// APART: tile.launch @rows_activation_mul_grad_activation_grad_
+func.func @backward(%dy: !x, %w2: tensor<32x384x512xbf16>, %gate: !h, %up: !h, %offsets: !o) -> (!h, !h) {
+  %dhidden = braid.moe.grouped_linear_grad_data cotangents(%dy) offsets(%offsets) weights(%w2) : (!x, !o, tensor<32x384x512xbf16>) -> !h
+  %silu = braid.activation %gate {kind = "silu"} : (!h) -> !h
+  %both:2 = braid.rows_grad "braid.mul"(%silu, %up) cotangents(%dhidden) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!h, !h, !h) -> (!h, !h)
+  %dgate = braid.rows_grad "braid.activation"(%gate) cotangents(%both#0) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!h, !h) -> !h
+  return %dgate, %both#1 : !h, !h
+}
+
+// A third result has no room beside what is read.
+// CHECK-LABEL: func.func @backward_again(
+// CHECK-NOT: gemm_end
+// CHECK: tile.launch @rows_activation_mul_mul_grad_activation_grad_
+// CHECK: return
+func.func @backward_again(%dy: !x, %w2: tensor<32x384x512xbf16>, %gate: !h, %up: !h, %offsets: !o) -> (!h, !h, !h) {
+  %dhidden = braid.moe.grouped_linear_grad_data cotangents(%dy) offsets(%offsets) weights(%w2) : (!x, !o, tensor<32x384x512xbf16>) -> !h
+  %silu = braid.activation %gate {kind = "silu"} : (!h) -> !h
+  %hidden = braid.mul %silu, %up : (!h, !h) -> !h
+  %both:2 = braid.rows_grad "braid.mul"(%silu, %up) cotangents(%dhidden) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!h, !h, !h) -> (!h, !h)
+  %dgate = braid.rows_grad "braid.activation"(%gate) cotangents(%both#0) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!h, !h) -> !h
+  return %dgate, %both#1, %hidden : !h, !h, !h
+}
+
 // Few rows; columns that 128 does not divide; a sum over features; what is made behind the product.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT: gemm_end

@@ -8,8 +8,9 @@
 // CHECK-COUNT-5: threads.bulk = "copy"
 // CHECK-NOT:   threads.bulk = "copy"
 // CHECK:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>
-// A warp whose 16 rows are there rounds its 64 + 64 sums two to a register, and only then waits for a piece of shared memory and computes.
+// A warp with rows rounds its 64 + 64 sums two to a register, and only then waits for a piece of shared memory and computes.
 // CHECK:       arith.cmpi sle
+// CHECK-NEXT:  arith.cmpi slt
 // CHECK-NEXT:  scf.if
 // CHECK-COUNT-64: "cvt.rn.bf16x2.f32 $0, $2, $1;"
 // CHECK-NOT:   cvt.rn.bf16x2
@@ -21,7 +22,8 @@
 // CHECK-COUNT-3: threads.bulk = "store_bf16"
 // CHECK-NOT:   threads.bulk = "store_bf16"
 // CHECK:       } else {
-// CHECK:         memref.store {{.*}} : memref<?xbf16
+// CHECK:         vector.store {{.*}} {alignment = 16 : i64} : memref<?xbf16{{.*}}>, vector<8xbf16>
+// CHECK-NOT:     memref.store {{.*}} : memref<?xbf16
 // EMULATED-LABEL: func.func private @both__thread(
 // EMULATED:       arith.truncf {{.*}} : vector<2xf32> to vector<2xbf16>
 // EMULATED-COUNT-6: call @braid_emulate_bulk_store_bf16(
@@ -61,6 +63,75 @@ func.func @both(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf
     tile.store %r0, %x[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
     tile.store %r1, %y[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
     tile.store %hidden, %z[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+  }
+  return
+}
+
+// What formulas read at the places of the sum comes by the ring, too, behind the steps of the sum: 64 columns of both tiles in a stage.
+// CHECK-LABEL: func.func @reads(
+// CHECK-SAME:  threads.block = 288 : i64
+// CHECK-COUNT-2: threads.bulk = "copy"
+// CHECK:         scf.yield
+// CHECK:         threads.bulk = "expect"
+// CHECK-COUNT-2: threads.bulk = "copy"
+// CHECK:         threads.bulk = "expect"
+// CHECK-COUNT-2: threads.bulk = "copy"
+// CHECK-NOT:     threads.bulk = "copy"
+// CHECK:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
+// A warp with rows waits for each, reads 16 columns of it at a time as they are multiplied by tensor cores, and writes what it makes of them.
+// CHECK:       arith.cmpi slt
+// CHECK-NEXT:  scf.if
+// CHECK:         threads.bulk = "await"
+// CHECK-COUNT-2: nvvm.ldmatrix {{.*}} num = 4
+// CHECK-COUNT-2: nvvm.stmatrix
+// CHECK-COUNT-2: nvvm.ldmatrix {{.*}} num = 4
+// CHECK:         threads.bulk = "arrive"
+// CHECK-COUNT-2: threads.bulk = "store_bf16"
+// CHECK:         threads.bulk = "await"
+// CHECK:         threads.bulk = "arrive"
+// CHECK-COUNT-2: threads.bulk = "store_bf16"
+// One without any lets both pass.
+// CHECK:       } else {
+// CHECK-NOT:     nvvm.ldmatrix
+// CHECK:         threads.bulk = "await"
+// CHECK:         threads.bulk = "arrive"
+// CHECK:         threads.bulk = "await"
+// CHECK:         threads.bulk = "arrive"
+// CHECK-NOT:     memref.load {{.*}} : memref<?xbf16
+// EMULATED-LABEL: func.func private @reads__thread(
+// EMULATED-COUNT-6: call @braid_emulate_bulk_copy(
+// EMULATED:       call @braid_emulate_ldmatrix(
+func.func @reads(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf16, #rows> {tile.name = "b"}, %x: memref<?x?xbf16, #rows> {tile.name = "x"},
+    %y: memref<?x?xbf16, #rows> {tile.name = "y"}, %u: memref<?x?xbf16, #rows> {tile.name = "u"}, %v: memref<?x?xbf16, #rows> {tile.name = "v"},
+    %end: index {tile.name = "end"}, %k: index {tile.name = "k"}, %tiles: index {tile.name = "tiles"})
+    attributes {tile.boxes, tile.kernel, tile.grid = ["row", "column"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %step = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant dense<0.0> : vector<128x128xf32>
+  %p:2 = tile.program : index, index
+  %column = arith.muli %p#1, %c128 : index
+  scf.for %tile = %c0 to %tiles step %c1 {
+    %row = arith.muli %tile, %c128 : index
+    %sum = scf.for %at = %c0 to %k step %step iter_args(%now = %zero) -> (vector<128x128xf32>) {
+      %left = tile.load %a[%row, %at] limit %end {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x64xbf16>
+      %right = tile.load %b[%column, %at] {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x64xbf16>
+      %next = tile.dot %left, %right, %now {transpose_b} : vector<128x64xbf16>, vector<128x64xbf16>, vector<128x128xf32>
+      scf.yield %next : vector<128x128xf32>
+    }
+    %r = arith.truncf %sum : vector<128x128xf32> to vector<128x128xbf16>
+    %d = arith.extf %r : vector<128x128xbf16> to vector<128x128xf32>
+    %gate = tile.load %x[%row, %column] limit %end {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x128xbf16>
+    %up = tile.load %y[%row, %column] limit %end {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x128xbf16>
+    %g = arith.extf %gate : vector<128x128xbf16> to vector<128x128xf32>
+    %w = arith.extf %up : vector<128x128xbf16> to vector<128x128xf32>
+    %du = arith.mulf %d, %g : vector<128x128xf32>
+    %dg = arith.mulf %d, %w : vector<128x128xf32>
+    %dgate = arith.truncf %dg : vector<128x128xf32> to vector<128x128xbf16>
+    %dup = arith.truncf %du : vector<128x128xf32> to vector<128x128xbf16>
+    tile.store %dgate, %u[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+    tile.store %dup, %v[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
   }
   return
 }

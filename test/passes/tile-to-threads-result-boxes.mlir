@@ -3,14 +3,15 @@
 // RUN: braid-opt %s --split-input-file --braid-tile-to-threads=wgmma=true --braid-emulate-threads | FileCheck %s --check-prefix=EMULATED
 
 // A warp's 16 rows of 224 columns are three boxes of 64 and one of 32. Of shared memory it has three pieces of 2048 bytes: a ring of four stages of 44 KB leaves no more.
-// Rows end with their group, which no box knows: a warp of which some rows are behind the end writes those that are not by itself.
+// Rows end with their group, which no box knows: a warp of which some rows are behind the end stores those that are not from its pieces, 16 bytes a lane.
 // CHECK-LABEL: func.func @of_a_group(
 // CHECK-SAME:  array<i64: -13, 1>, array<i64: 16, 64>], [9, array<i64: -11, -12>, array<i64: -13, 1>, array<i64: 16, 32>]]
 // CHECK-SAME:  threads.shared_bytes = 230400 : i64
 // CHECK:       wgmma.wait_group.sync.aligned 0;
 // CHECK:       arith.addi %{{.*}}, %c16
 // CHECK-NEXT:  %[[WHOLE:.*]] = arith.cmpi sle, %{{.*}}, %[[END:.*]] : index
-// CHECK-NEXT:  scf.if %[[WHOLE]] {
+// CHECK-NEXT:  %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %[[END]] : index
+// CHECK-NEXT:  scf.if %[[SOME]] {
 // Whoever starts copies waits for those of the tile before.
 // CHECK:         scf.if %[[ONE:.*]] {
 // CHECK-NEXT:      threads.bulk = "read"} "cp.async.bulk.wait_group.read 0;"{{.*}}
@@ -19,9 +20,17 @@
 // CHECK-COUNT-4: nvvm.stmatrix {{.*}} : !llvm.ptr<3>, i32, i32, i32, i32
 // CHECK-NEXT:    nvvm.fence.proxy
 // CHECK-NEXT:    nvvm.bar.warp.sync
-// CHECK-NEXT:    scf.if %[[ONE]] {
-// CHECK:           threads.bulk = "store_bf16"} "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$0];", "l,l,r,r,~{memory}"
-// CHECK-NEXT:      threads.bulk = "commit"} "cp.async.bulk.commit_group;"
+// CHECK-NEXT:    scf.if %[[WHOLE]] {
+// CHECK-NEXT:      scf.if %[[ONE]] {
+// CHECK:             threads.bulk = "store_bf16"} "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$0];", "l,l,r,r,~{memory}"
+// CHECK-NEXT:        threads.bulk = "commit"} "cp.async.bulk.commit_group;"
+// CHECK:           } else {
+// CHECK:             "mov.b32 $0, $1;"
+// CHECK:             arith.cmpi ult, %{{.*}} : index
+// CHECK-NEXT:        scf.if
+// CHECK:               vector.load {{.*}} : memref<24576xbf16, #gpu.address_space<workgroup>>, vector<8xbf16>
+// CHECK:               vector.store {{.*}} : memref<?xbf16{{.*}}>, vector<8xbf16>
+// CHECK-COUNT-3:       vector.store {{.*}} : memref<?xbf16{{.*}}>, vector<8xbf16>
 // CHECK-NOT:     threads.bulk = "read"
 // CHECK-COUNT-4: nvvm.stmatrix
 // CHECK:         threads.bulk = "store_bf16"
@@ -33,10 +42,7 @@
 // CHECK-COUNT-2: nvvm.stmatrix
 // CHECK-NOT:     nvvm.stmatrix
 // CHECK:         threads.bulk = "store_bf16"
-// CHECK:       } else {
-// CHECK:         %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %[[END]] : index
-// CHECK-NEXT:    scf.if %[[SOME]] {
-// CHECK:           memref.store {{.*}} : memref<?xbf16
+// CHECK-NOT:     memref.store {{.*}} : memref<?xbf16
 // CHECK-NOT:   nvvm.stmatrix
 // Before the end shared memory has been read.
 // CHECK:       threads.bulk = "read"} "cp.async.bulk.wait_group.read 0;"
