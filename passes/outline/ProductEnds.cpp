@@ -113,8 +113,21 @@ private:
 
   /// Whether all are elementwise over matrices like this one, and what they store is bf16.
   bool isElementwiseOver(RankedTensorType type, ArrayRef<Operation *> cluster) {
-    return llvm::all_of(
-        cluster, [&](Operation *op) { return isElementwise(op) && shapeOf(op->getOperand(0)) == type.getShape(); });
+    return llvm::all_of(cluster, [&](Operation *op) {
+      return isElementwise(op) && !callsFunction(op) && shapeOf(op->getOperand(0)) == type.getShape();
+    });
+  }
+
+  /// Of the device's library, for each element: in a kernel that calls any the assembler lets every wgmma wait for the one before it (C7509).
+  static bool callsFunction(Operation *op) {
+    StringRef name = op->getName().getStringRef();
+    auto kind = op->getAttrOfType<StringAttr>("kind");
+    if (auto grad = dyn_cast<RowsGradOp>(op)) {
+      name = grad.getOp();
+      kind = grad.getOpAttributes().getAs<StringAttr>("kind");
+    }
+    static constexpr StringLiteral inPlace[] = {"silu", "sigmoid", "relu", "relu2"};
+    return name == "braid.log_sigmoid" || (kind && !llvm::is_contained(inPlace, kind.getValue()));
   }
 
   FailureOr<bool> replace(const Products &products, ArrayRef<Operation *> cluster, ArrayRef<Value> read,

@@ -25,8 +25,8 @@ func.func @experts(%x: !x, %w1: !w, %w3: !w, %offsets: !o) -> (!h, !h) {
 // CHECK: tile.launch @gemm_end_bf16_nn_128x256_1x64_activation_{{[0-9a-f]+}} grid [{{[0-9]+}}, {{[0-9]+}}, {{[0-9]+}}](
 func.func @dense(%x: tensor<2x4096x512xbf16>, %w: tensor<512x1024xbf16>) -> tensor<2x4096x1024xbf16> {
   %y = braid.linear %x, %w : (tensor<2x4096x512xbf16>, tensor<512x1024xbf16>) -> tensor<2x4096x1024xbf16>
-  %gelu = braid.activation %y {kind = "gelu"} : (tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
-  return %gelu : tensor<2x4096x1024xbf16>
+  %gate = braid.activation %y {kind = "sigmoid"} : (tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  return %gate : tensor<2x4096x1024xbf16>
 }
 
 }

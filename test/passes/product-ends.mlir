@@ -36,9 +36,19 @@ func.func @experts(%x: !x, %w1: !w, %w3: !w, %offsets: !o) -> (!h, !h) {
 // APART-LABEL: func.func @dense(
 func.func @dense(%x: tensor<2x4096x512xbf16>, %w: tensor<512x1024xbf16>, %z: tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16> {
   %y = braid.linear %x, %w : (tensor<2x4096x512xbf16>, tensor<512x1024xbf16>) -> tensor<2x4096x1024xbf16>
-  %gelu = braid.activation %y {kind = "gelu"} : (tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
-  %sum = braid.add %gelu, %z : (tensor<2x4096x1024xbf16>, tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  %gate = braid.activation %y {kind = "sigmoid"} : (tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  %sum = braid.add %gate, %z : (tensor<2x4096x1024xbf16>, tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
   return %sum : tensor<2x4096x1024xbf16>
+}
+
+// Not where a function of the device's library is called for each element: products would be multiplied one after the other.
+// CHECK-LABEL: func.func @called(
+// CHECK: tile.gemm
+// CHECK: tile.launch @rows_activation_
+func.func @called(%x: tensor<2x4096x512xbf16>, %w: tensor<512x1024xbf16>) -> tensor<2x4096x1024xbf16> {
+  %y = braid.linear %x, %w : (tensor<2x4096x512xbf16>, tensor<512x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  %gelu = braid.activation %y {kind = "gelu"} : (tensor<2x4096x1024xbf16>) -> tensor<2x4096x1024xbf16>
+  return %gelu : tensor<2x4096x1024xbf16>
 }
 
 // So is the gradient of hidden, and what gate and up get of it: both are read there, it is in no memory.
