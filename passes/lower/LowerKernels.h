@@ -63,11 +63,11 @@ inline constexpr llvm::StringLiteral kAwaitRead = "cp.async.bulk.wait_group.read
 inline constexpr llvm::StringLiteral kTransposeBlock = "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;";
 /// How the inline assembly begins that waits for products by wgmma; behind it, how many of the last may go on. The sums pass through it.
 inline constexpr llvm::StringLiteral kAwaitProducts = "wgmma.wait_group.sync.aligned ";
-/// How the inline assembly begins that gives registers to sums of which the first product reads none.
 /// A number that the optimizer knows nothing of: what is computed of it is not computed in front of a loop, to be kept in registers through it.
 inline constexpr llvm::StringLiteral kForget = "mov.b32 $0, $1;";
 /// Two f32, rounded to bf16, as one register, whose halves nobody takes apart to round each by itself.
 inline constexpr llvm::StringLiteral kRoundPair = "cvt.rn.bf16x2.f32 $0, $2, $1;";
+/// How the inline assembly begins that gives registers to sums of which the first product reads none.
 inline constexpr llvm::StringLiteral kBeginSums = "mov.b32 $0, 0;";
 /// Of the inline assembly that multiplies 64 rows in registers by wgmma (sums, four registers of a, b): whether b is MN-major.
 inline constexpr llvm::StringLiteral kGroupProductAttr = "threads.wgmma_rows";

@@ -6,7 +6,7 @@
 // ops of a cluster (FuseRows) are elementwise, the products of one matrix are what they read, and nothing between needs to be done before, the cluster is the end of
 // these products: it gets their tiles rounded as memory would have them, so that its numbers are the same, bit by bit. Products that nothing else reads are in no memory then.
 //
-// Only where warpgroups multiply what boxes bring are sums in registers, which nobody waits for: elsewhere, and where products are so small or so narrow that no such kernel takes them, everything
+// Formulas that call functions of a device's library (gelu, tanh, ..) stay in kernels of their own. Only where warpgroups multiply what boxes bring are sums in registers, which nobody waits for: elsewhere, and where products are so small or so narrow that no such kernel takes them, everything
 // stays as it is.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
