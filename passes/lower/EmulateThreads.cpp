@@ -246,6 +246,8 @@ private:
   void bulk(LLVM::InlineAsmOp code) {
     StringRef kind = code->getAttrOfType<StringAttr>(kBulkAttr).getValue();
     SmallVector<Value> operands(code.getOperands());
+    if (kind == "prefetch") // nothing is read
+      return;
     if (kind == "read") {
       int64_t most = 0;
       code.getAsmString().drop_front(kAwaitRead.size()).consumeInteger(10, most);

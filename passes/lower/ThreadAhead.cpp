@@ -51,14 +51,16 @@ static bool isCarried(Value v, scf::ForOp loop) {
 }
 
 /// What an iteration's place depends on is known without one: the induction variable, arithmetic, what lies outside, and, if wanted, numbers in
-/// tables.
-bool ThreadLowering::collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables) {
-  if (v.getParentBlock() != loop.getBody() || v == loop.getInductionVar())
+/// tables, or those that the loop carries, to who walks it.
+bool ThreadLowering::collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables,
+                                   bool carried) {
+  if (v.getParentBlock() != loop.getBody() || v == loop.getInductionVar() || (carried && isa<BlockArgument>(v)))
     return true;
   Operation *made = v.getDefiningOp();
   if (!made || !isa<arith::ArithDialect, memref::MemRefDialect>(made->getDialect()) ||
       !(isMemoryEffectFree(made) || (tables && isa<memref::LoadOp>(made))) ||
-      !llvm::all_of(made->getOperands(), [&](Value u) { return !isTile(u) && collectPlaces(u, loop, places, tables); }))
+      !llvm::all_of(made->getOperands(),
+                    [&](Value u) { return !isTile(u) && collectPlaces(u, loop, places, tables, carried); }))
     return false;
   places.insert(made);
   return true;

@@ -38,6 +38,13 @@ static Value asNumber(OpBuilder &b, Location loc, Value v, Type type) {
   return arith::IndexCastOp::create(b, loc, type, v);
 }
 
+static std::string repeated(StringRef text, size_t times) {
+  std::string all;
+  for (size_t i = 0; i < times; ++i)
+    all += text;
+  return all;
+}
+
 void lower::awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity) {
   emitBulk(
       b, loc, "await",
@@ -220,6 +227,7 @@ SmallVector<Value> ThreadLowering::copyTiles(const Pipeline &pipe, ValueRange ri
             next.push_back(copyStepAndCut(pipe, {tile, step, ring[0]}, ring[1], ring[2]));
           else
             copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]));
+          prefetchEndReads(pipe, {tile, step, ring[0]});
           return next;
         });
     if (!pipe.reads.empty())
@@ -338,22 +346,34 @@ void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Valu
 /// `further` columns behind those of the load.
 void ThreadLowering::copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target,
                              Value barrier) {
-  Value map = mapAddress(load.getSource(), load.getDims(), rows, columns);
-  SmallVector<Value> place;
-  for (Value index : llvm::reverse(load.getIndices()))
-    place.push_back(scalars.lookup(index));
-  std::string text = "cp.async.bulk.tensor." + std::to_string(place.size()) +
-                     "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {",
-              constraints = "l,l,l";
-  for (size_t i = 0; i < place.size(); ++i) {
-    text += (i ? ", $" : "$") + std::to_string(3 + i);
-    constraints += ",r";
-  }
-  text += "}], [$2];";
-  SmallVector<Value> operands = {asNumber(b, loc, target, b.getI64Type()), map, barrier};
-  for (auto [i, at] : llvm::enumerate(place))
+  SmallVector<Value> operands = {asNumber(b, loc, target, b.getI64Type()), Value(), barrier};
+  std::string place = boxPlace(load, rows, columns, further, operands, /*map=*/1);
+  emitBulk(b, loc, "copy",
+           "cp.async.bulk.tensor." + std::to_string(load.getIndices().size()) +
+               "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], " + place + ", [$2];",
+           "l,l,l" + repeated(",r", load.getIndices().size()), operands);
+}
+
+/// Asks for what a box will bring: it is on its way to the cache that all multiprocessors share.
+void ThreadLowering::prefetchBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further) {
+  SmallVector<Value> operands = {Value()};
+  std::string place = boxPlace(load, rows, columns, further, operands, /*map=*/0);
+  emitBulk(b, loc, "prefetch",
+           "cp.async.bulk.prefetch.tensor." + std::to_string(load.getIndices().size()) + "d.L2.global " + place + ";",
+           "l" + repeated(",r", load.getIndices().size()), operands);
+}
+
+/// The text of a box's map and coordinates, the former as operand number `map`, the others behind all that are there.
+std::string ThreadLowering::boxPlace(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further,
+                                     SmallVectorImpl<Value> &operands, size_t map) {
+  operands[map] = mapAddress(load.getSource(), load.getDims(), rows, columns);
+  std::string text = "[$" + std::to_string(map) + ", {";
+  for (auto [i, index] : llvm::enumerate(llvm::reverse(load.getIndices()))) {
+    text += (i ? ", $" : "$") + std::to_string(operands.size());
+    Value at = scalars.lookup(index);
     operands.push_back(asNumber(b, loc, i == 0 ? add(at, further) : at, b.getI32Type()));
-  emitBulk(b, loc, "copy", text, constraints, operands);
+  }
+  return text + "}]";
 }
 
 /// Where the map lies by which such boxes of the buffer are copied, as i64.
@@ -389,8 +409,8 @@ Value ThreadLowering::mapAddress(Value source, ArrayRef<int64_t> dims, int64_t r
 
 //===- The warps that multiply ------------------------------------------------------------------------------------===//
 
-/// `now`: the stage that is read, its parity, sums.
-SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now,
+/// `now`: the stage that is read, its parity, sums. Behind it the products of the step before are done.
+SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, ValueRange now,
                                                   std::pair<Value, Value> panels) {
   const Product &p = pipe.p;
   awaitPhase(b, loc, fullBarrier(pipe, now[0]), now[1]);
@@ -399,8 +419,6 @@ SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, Value st
   SmallVector<Value> next = nextFilled(p, now[0], now[1]);
   llvm::append_range(next, multiplyByGroups(p, panels.first, panels.second, now.drop_front(2)));
   NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
-  // The products of the step before are done. Behind the last step of a tile its own are awaited.
-  onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, step, constant(0)), [&] { leaveStage(pipe, now[0]); });
   return next;
 }
 

@@ -5,7 +5,7 @@
 // Threads that read such tiles from memory, two numbers of a row at a time as the sum lies, wait for it with the tensor cores, and ask for a line as often as
 // it has blocks of eight columns. So the warp that copies brings them (ThreadBulkCopies.cpp), behind the last step of a sum, by the same ring: a stage has
 // room for the columns of one box of each tile (ThreadResultBoxes.cpp), and that such a step is full and empty again the same barriers say.
-// The copies of the next tile go on behind it. Warps read the boxes by ldmatrix, as what they write of the results by stmatrix; they all pass as many
+// The copies of the next tile go on behind it. While the sum is multiplied the cache is asked for them. Warps read the boxes by ldmatrix, as what they write of the results by stmatrix; they all pass as many
 // steps as there are, also where a warp's rows end, of which each thread looks at its own.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -33,8 +33,9 @@ void ThreadLowering::planEndReads(Pipeline &pipe, const SumReads &reads) {
     bool written = llvm::any_of(reads.stores, [&](tile::StoreOp store) { return mayShare(buffer, store.getTarget()); });
     return buffer && !written && !load.getRows() && ThreadLowering::isBox(load, panelOf(type)) &&
            tileType(load.getResult()).getShape() == type.getShape() &&
-           getConstantIntValue(arguments[buffer].strides.back()) == 1 &&
-           llvm::all_of(load.getIndices(), [&](Value at) { return collectPlaces(at, pipe.tiles, places); });
+           getConstantIntValue(arguments[buffer].strides.back()) == 1 && llvm::all_of(load.getIndices(), [&](Value at) {
+             return collectPlaces(at, pipe.tiles, places, /*tables=*/false, /*carried=*/true);
+           });
   };
   SmallVector<BoxColumns> parts = boxesAcross(type.getDimSize(1), /*elementBytes=*/2);
   if (loads.empty() || parts.empty() || !llvm::all_of(loads, isBox) ||
@@ -55,6 +56,21 @@ void ThreadLowering::planEndReads(Pipeline &pipe, const SumReads &reads) {
   pipe.parts = parts;
   pipe.places = places.takeVector();
   llvm::sort(pipe.places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+}
+
+/// By the thread that copies, in each of the first steps a part of what this tile's end will read: memory has the whole tile's time to bring it, where all
+/// blocks, whose tiles end at one time, would ask for it at once.
+void ThreadLowering::prefetchEndReads(const Pipeline &pipe, const CopyPlace &place) {
+  for (auto [i, part] : llvm::enumerate(pipe.parts)) {
+    const BoxColumns &columns = part;
+    Value turn = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, place.step, constant(static_cast<int64_t>(i)));
+    onlyIf(turn, [&] {
+      atPlace(pipe, place, [&] {
+        for (tile::LoadOp load : pipe.reads)
+          prefetchBox(load, pipe.p.m, columns.count, columns.first);
+      });
+    });
+  }
 }
 
 /// By the thread that copies; gives the ring behind them.

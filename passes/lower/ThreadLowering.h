@@ -319,7 +319,8 @@ private:
   std::shared_ptr<const Ahead> loadsAhead(scf::ForOp op);
   View stageOf(const Ahead &ahead, size_t i, Value stage);
   void fetchAhead(const Ahead &ahead, Value at, Value stage);
-  static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables = false);
+  static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables = false,
+                            bool carried = false);
 
   // ThreadRowBoxes.cpp
   struct RowBoxes;
@@ -350,7 +351,7 @@ private:
   void eachSum(const Product &p, function_ref<void(Value row, const Strip &strip)> body);
   /// `others`: groups behind that of these sums that may go on.
   SmallVector<Value> awaitProducts(ValueRange sums, int64_t others = 0);
-  Value structOfSums(ValueRange sums);
+  Value structOfSums(ValueRange sums, bool begun);
   SmallVector<Value> sumsOfStruct(Value whole);
   Value multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums);
   SmallVector<Value> multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK, ValueRange sums);
@@ -414,11 +415,14 @@ private:
   void clearRows(const Panel &panel, Value live, const View &ring, Value offset);
   void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
   void copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target, Value barrier);
+  void prefetchBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further);
+  std::string boxPlace(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further,
+                       SmallVectorImpl<Value> &operands, size_t map);
   SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
   /// Of boxes of rows x columns along these dimensions of the buffer.
   Value mapAddress(Value source, ArrayRef<int64_t> dims, int64_t rows, int64_t columns);
   void leaveStage(const Pipeline &pipe, Value behind);
-  SmallVector<Value> multiplyInBulk(const Pipeline &pipe, Value step, ValueRange now, std::pair<Value, Value> panels);
+  SmallVector<Value> multiplyInBulk(const Pipeline &pipe, ValueRange now, std::pair<Value, Value> panels);
 
   // ThreadResultBoxes.cpp
   struct ResultBoxes;
@@ -449,6 +453,7 @@ private:
 
   // ThreadEndReads.cpp
   void planEndReads(Pipeline &pipe, const SumReads &reads);
+  void prefetchEndReads(const Pipeline &pipe, const CopyPlace &place);
   SmallVector<Value> copyEndReads(const Pipeline &pipe, Value tile, ValueRange ring);
   struct EndPart;
   EndPart beginEndPart(const Pipeline &pipe, size_t number);

@@ -8,6 +8,7 @@
 #include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace braid;
@@ -200,10 +201,11 @@ bool ThreadLowering::beginTiles(scf::ForOp op, scf::ForOp groups) {
   }
   llvm::SetVector<Operation *> places;
   for (Value number : numbers)
-    if (number.getParentBlock() != sum.getBody() && !collectPlaces(number, op, places))
+    if (number.getParentBlock() != sum.getBody() &&
+        !collectPlaces(number, op, places, /*tables=*/false, groups != nullptr))
       return false;
   for (Value next : op.getBody()->getTerminator()->getOperands())
-    if (isTile(next) || !collectPlaces(next, op, places))
+    if (isTile(next) || !collectPlaces(next, op, places, /*tables=*/false, groups != nullptr))
       return false;
   auto isInside = [&](Value v) {
     return v.getParentBlock() == op.getBody() || (groups && v.getParentBlock() == groups.getBody());
@@ -383,14 +385,22 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       Value start = add(base, mul(stage, constant(p.stageBytes)));
       return {add(start, p.left.offset), add(start, p.right.offset)};
     };
+    // Zeros need no registers to be cleared where the first step's products write their sums.
+    bool apart = pipe->inBulk() && llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); });
+    // Behind the last step of a tile its own products are awaited, and its stage is left.
+    auto inBulk = [&](Value step, ValueRange now) {
+      SmallVector<Value> reads(now);
+      reads[0] = wide(now[0]), reads[1] = wide(now[1]);
+      SmallVector<Value> next = multiplyInBulk(*pipe, reads, panels(reads[0]));
+      Value further = apart ? Value() : arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, step, constant(0));
+      if (step)
+        onlyIf(further, [&] { leaveStage(*pipe, reads[0]); });
+      next[0] = narrow(next[0]), next[1] = narrow(next[1]);
+      return next;
+    };
     auto iteration = [&](Value step, ValueRange now) -> SmallVector<Value> {
-      if (pipe->inBulk()) {
-        SmallVector<Value> reads(now);
-        reads[0] = wide(now[0]), reads[1] = wide(now[1]);
-        SmallVector<Value> next = multiplyInBulk(*pipe, step, reads, panels(reads[0]));
-        next[0] = narrow(next[0]), next[1] = narrow(next[1]);
-        return next;
-      }
+      if (pipe->inBulk())
+        return inBulk(step, now);
       NVVM::CpAsyncWaitGroupOp::create(b, loc, pipe->ahead - 1);
       if (p.wgmma)
         NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
@@ -412,7 +422,9 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       return yielded;
     };
     auto loop = [&] {
-      carried = repeat(constant(0), pipe->count, constant(1), carried, iteration);
+      if (apart)
+        carried = inBulk(/*step=*/{}, carried);
+      carried = repeat(constant(apart ? 1 : 0), pipe->count, constant(1), carried, iteration);
       sums.assign(carried.begin() + others, carried.end());
     };
     if (p.wgmma) {

@@ -181,8 +181,9 @@ static bool begins(Value sums) {
   return code && code.getAsmString().starts_with(kBeginSums);
 }
 
-Value ThreadLowering::structOfSums(ValueRange sums) {
-  if (!rowBoxes.empty() && llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); }))
+/// `begun`: sums that are zeros are begun by what writes them.
+Value ThreadLowering::structOfSums(ValueRange sums, bool begun) {
+  if (begun && llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); }))
     return beginSums(b, loc, static_cast<int64_t>(sums.size()));
   Value whole = LLVM::PoisonOp::create(b, loc, registersOf(b, static_cast<int64_t>(sums.size())));
   for (auto [i, sum] : llvm::enumerate(sums))
@@ -224,7 +225,7 @@ SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left
   int64_t each = p.columns / 2;
   SmallVector<Value> blocks;
   for (int64_t r = 0; r < p.rows; ++r)
-    blocks.push_back(structOfSums(sums.slice(r * each, each)));
+    blocks.push_back(structOfSums(sums.slice(r * each, each), /*begun=*/true));
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   for (int64_t step = 0; step < p.k; step += kStep) {
     Value y =

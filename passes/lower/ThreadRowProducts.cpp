@@ -76,7 +76,7 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
     base = describePanel(base, right.panel.blockBytes());
     first = first ? describePanel(first, left.panel.blockBytes()) : Value();
   }
-  Value whole = held.empty() ? structOfSums(sums) : Value();
+  Value whole = held.empty() ? structOfSums(sums, /*begun=*/!rowBoxes.empty()) : Value();
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   for (int64_t k = 0; k < depth; k += 16) {
     Value y = further(right, base, k);

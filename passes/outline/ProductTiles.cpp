@@ -123,27 +123,28 @@ int64_t workersFor(ModuleOp module, int64_t rows, int64_t groups, int64_t side, 
 }
 
 /// The tile that is a program's turn in a group follows from that of the group before, so nobody searches for it, and all programs have as many tiles as
-/// the others, or one less, whatever the groups.
+/// the others, or one less, whatever the groups. Nobody divides for its row and column either: the next one is `down` rows and `aside` columns further.
 void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width,
                    llvm::function_ref<void(Var group, Var row, Var end, Var column)> body) {
-  // All of 32 bits, of which threads have registers enough, and which are divided soon.
+  // All of 32 bits, of which threads have registers enough.
   auto narrow = [&](Var v) { return cast(v, k.i32()); };
   auto wide = [&](Var v) { return cast(v, k.builder.getIndexType()); };
   Var workers = narrow(k.index(kWorkers)), across = narrow(k.index("across")), groups = narrow(k.size(offsets, 0) - 1);
-  Var zero = k.constant(k.i32(), 0);
-  Vars begin = {narrow(k.program(0)), k.at(offsets, {0})};
-  k.loop(zero, groups, zero.like(1), begin, [&](Var group, ArrayRef<Var> carried) {
+  Var zero = k.constant(k.i32(), 0), one = zero.like(1), down = workers / across, aside = workers - down * across;
+  Var first = narrow(k.program(0)), row = first / across;
+  Vars begin = {row, first - row * across, k.at(offsets, {0})};
+  k.loop(zero, groups, one, begin, [&](Var group, ArrayRef<Var> carried) {
     // Of an end that may be negative, as far as anybody knows, threads would keep both halves, and a second one for limits.
-    Var first = carried[0], begin = carried[1], end = max(k.at(offsets, {wide(group) + 1}), 0.0);
-    Var down = (max(end - begin, 0.0) + static_cast<double>(side - 1)) / static_cast<double>(side);
-    Var tiles = down * across;
-    Var next = k.loop(first, tiles, workers, {first}, [&](Var number, ArrayRef<Var>) {
-      Var row = number / across, column = number - row * across;
-      body(wide(group), wide(begin + row * static_cast<double>(side)), wide(end),
-           wide(column * static_cast<double>(width)));
-      return Vars{number + workers};
-    })[0];
-    return Vars{next - tiles, end};
+    Var begin = carried[2], end = max(k.at(offsets, {wide(group) + 1}), 0.0);
+    Var rows = (max(end - begin, 0.0) + static_cast<double>(side - 1)) / static_cast<double>(side);
+    Var number = carried[0] * across + carried[1];
+    Vars next = k.loop(number, rows * across, workers, {carried[0], carried[1]}, [&](Var, ArrayRef<Var> place) {
+      body(wide(group), wide(begin + place[0] * static_cast<double>(side)), wide(end),
+           wide(place[1] * static_cast<double>(width)));
+      Var column = place[1] + aside, wraps = ge(column, across);
+      return Vars{place[0] + down + select(wraps, one, zero), select(wraps, column - across, column)};
+    });
+    return Vars{next[0] - rows, next[1], end};
   });
 }
 

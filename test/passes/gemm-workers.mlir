@@ -20,31 +20,37 @@ cmd.program {
 }
 }
 
-// The first tile of a group follows from the last of the group before.
+// The first tile of a group follows from the last of the group before, and its row and column from those of the tile before, without a division.
 // CHECK-LABEL: func.func @gemm_groups_bf16_bf16_bf16_nn_128x256x64(
-// CHECK:       scf.for %{{.*}} iter_args(%[[FIRST:.*]] = %{{.*}}, %[[BEGIN:.*]] = %{{.*}}) -> (i32, i32) : i32 {
+// CHECK:       %[[DOWN:.*]] = arith.divsi %[[WORKERS:.*]], %[[ACROSS:.*]] : i32
+// CHECK:       %[[WHOLE:.*]] = arith.muli %[[DOWN]], %[[ACROSS]] : i32
+// CHECK:       %[[ASIDE:.*]] = arith.subi %[[WORKERS]], %[[WHOLE]] : i32
+// CHECK:       scf.for %{{.*}} iter_args(%[[ROW:.*]] = %{{.*}}, %[[COLUMN:.*]] = %{{.*}}, %[[BEGIN:.*]] = %{{.*}}) -> (i32, i32, i32) : i32 {
 // CHECK:         %[[LAST:.*]] = memref.load
 // CHECK:         %[[END:.*]] = arith.maxsi %[[LAST]], %{{.*}} : i32
-// CHECK:         %[[NEXT:.*]] = scf.for %[[TILE:.*]] = %[[FIRST]] to %[[TILES:.*]] step %[[WORKERS:.*]] iter_args(%{{.*}} = %[[FIRST]]) -> (i32) : i32 {
-// CHECK:           arith.divsi %[[TILE]], %{{.*}} : i32
+// CHECK:         %[[ROWS:.*]] = arith.divsi %{{.*}}, %c128_i32{{.*}} : i32
+// CHECK:         %[[NEXT:.*]]:2 = scf.for %{{.*}} = %{{.*}} to %{{.*}} step %[[WORKERS]] iter_args(%[[R:.*]] = %[[ROW]], %[[C:.*]] = %[[COLUMN]]) -> (i32, i32) : i32 {
+// CHECK-NOT:       arith.divsi
 // CHECK:           tile.dot
 // CHECK:           tile.store
-// CHECK:           arith.addi %[[TILE]], %[[WORKERS]] : i32
-// CHECK:         %[[LEFT:.*]] = arith.subi %[[NEXT]], %[[TILES]] : i32
-// CHECK:         scf.yield %[[LEFT]], %[[END]] : i32, i32
+// CHECK:           %[[FURTHER:.*]] = arith.addi %[[C]], %[[ASIDE]] : i32
+// CHECK:           arith.cmpi sle, %[[ACROSS]], %[[FURTHER]] : i32
+// CHECK:           arith.addi %[[R]], %[[DOWN]] : i32
+// CHECK:         %[[LEFT:.*]] = arith.subi %[[NEXT]]#0, %[[ROWS]] : i32
+// CHECK:         scf.yield %[[LEFT]], %[[NEXT]]#1, %[[END]] : i32, i32, i32
 
 // The warp that copies walks groups and tiles as the others do, and its ring goes on from each to the next.
 // THREADS-LABEL: func.func @gemm_groups_bf16_bf16_bf16_nn_128x256x64(
 // THREADS-SAME:  threads.block = 288 : i64
-// THREADS:       scf.for %{{.*}} iter_args(%{{.*}} = %c0, %{{.*}} = %c0, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}) -> (index, index, i32, i32) : i32 {
+// THREADS:       scf.for %{{.*}} iter_args(%{{.*}} = %c0, %{{.*}} = %c0, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}) -> (index, index, i32, i32, i32) : i32 {
 // THREADS:         memref.load
-// THREADS:         scf.for %{{.*}} -> (index, index, i32) : i32 {
+// THREADS:         scf.for %{{.*}} -> (index, index, i32, i32) : i32 {
 // THREADS:           scf.for %{{.*}} -> (index, index) {
 // THREADS-COUNT-5:     threads.bulk = "copy"
 // THREADS:       } else {
 // So do those that multiply: their turn of the ring is the last that they carry.
-// THREADS:         scf.for %{{.*}} -> (i32, i32, i32) : i32 {
-// THREADS:           scf.for %{{.*}} iter_args(%{{.*}}, %[[TURN:.*]] = %{{.*}}) -> (i32, i32) : i32 {
+// THREADS:         scf.for %{{.*}} -> (i32, i32, i32, i32) : i32 {
+// THREADS:           scf.for %{{.*}} iter_args(%{{.*}}, %{{.*}}, %[[TURN:.*]] = %{{.*}}) -> (i32, i32, i32) : i32 {
 // THREADS:             arith.index_castui %[[TURN]] : i32 to index
 // THREADS:             nvvm.wgmma.mma_async
 // THREADS:             threads.bulk = "store_bf16"

@@ -34,8 +34,8 @@ func.func @dense(%x: tensor<2x4096x512xbf16>, %w: tensor<512x1024xbf16>) -> tens
 // Tile by tile of all groups, with columns of both matrices and what is made of them.
 // CHECK-LABEL: func.func @gemm_end_groups_bf16_nn_128x2x128_1x64_activation_mul_
 // CHECK-SAME: tile.grid = ["worker"]
-// CHECK: scf.for %{{.*}} -> (i32, i32) : i32 {
-// CHECK:   scf.for %{{.*}} -> (i32) : i32 {
+// CHECK: scf.for %{{.*}} -> (i32, i32, i32) : i32 {
+// CHECK:   scf.for %{{.*}} -> (i32, i32) : i32 {
 // CHECK:     %[[SUM:.*]] = scf.for {{.*}} -> (vector<128x256xf32>)
 // CHECK:     tile.slice %[[SUM]] {offset = 0
 // CHECK:     tile.slice %[[SUM]] {offset = 128

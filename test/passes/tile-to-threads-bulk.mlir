@@ -44,18 +44,22 @@
 // CHECK:         scf.for
 // CHECK:           arith.remui %{{.*}}, %c4
 // CHECK:           arith.remui %{{.*}}, %c2
-// CHECK:           scf.for %[[STEP:.*]] = %c0 to
+// The first step's first products write the sums, which nobody clears.
+// CHECK:           threads.bulk = "await"
+// CHECK:           nvvm.wgmma.mma_async {{.*}} D[<f32>, <zero>]
+// CHECK-COUNT-3:   nvvm.wgmma.mma_async {{.*}} D[<f32>, <one>]
+// CHECK:           nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK-NOT:       threads.bulk = "arrive"
+// CHECK:           scf.for %{{.*}} = %c1 to
 // CHECK:             threads.bulk = "await"
 // CHECK-NEXT:        nvvm.bar.warp.sync %c-1_i32
 // CHECK:             nvvm.wgmma.fence.aligned
-// CHECK-COUNT-4:     nvvm.wgmma.mma_async
+// CHECK-COUNT-4:     nvvm.wgmma.mma_async {{.*}} D[<f32>, <one>]
 // CHECK:             nvvm.wgmma.commit.group.sync.aligned
 // CHECK:             nvvm.wgmma.wait.group.sync.aligned 1
-// CHECK-NEXT:        %[[LATER:.*]] = arith.cmpi ne, %[[STEP]], %c0
-// CHECK-NEXT:        scf.if %[[LATER]] {
-// CHECK:               %[[LEADS:.*]] = arith.cmpi ult, %[[LANE]], %c1
-// CHECK-NEXT:          scf.if %[[LEADS]] {
-// CHECK:                 threads.bulk = "arrive"
+// CHECK:             %[[LEADS:.*]] = arith.cmpi ult, %[[LANE]], %c1
+// CHECK-NEXT:        scf.if %[[LEADS]] {
+// CHECK:               threads.bulk = "arrive"
 // CHECK:             scf.yield
 // The last one of a tile, when all products are.
 // CHECK:           wgmma.wait_group.sync.aligned 0;

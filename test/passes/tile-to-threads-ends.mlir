@@ -67,10 +67,18 @@ func.func @both(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf
   return
 }
 
-// What formulas read at the places of the sum comes by the ring, too, behind the steps of the sum: 64 columns of both tiles in a stage.
+// What formulas read at the places of the sum comes by the ring, too, behind the steps of the sum: 64 columns of both tiles in a stage. In the first two steps the
+// cache is asked for a half each.
 // CHECK-LABEL: func.func @reads(
 // CHECK-SAME:  threads.block = 288 : i64
 // CHECK-COUNT-2: threads.bulk = "copy"
+// CHECK:         arith.cmpi eq, %{{.*}}, %c0 : index
+// CHECK-NEXT:    scf.if
+// CHECK-COUNT-2:   threads.bulk = "prefetch"} "cp.async.bulk.prefetch.tensor.2d.L2.global [$0, {$1, $2}];", "l,r,r,~{memory}"
+// CHECK:         arith.cmpi eq, %{{.*}}, %c1 : index
+// CHECK-NEXT:    scf.if
+// CHECK-COUNT-2:   threads.bulk = "prefetch"}
+// CHECK-NOT:     threads.bulk = "prefetch"
 // CHECK:         scf.yield
 // CHECK:         threads.bulk = "expect"
 // CHECK-COUNT-2: threads.bulk = "copy"
