@@ -174,6 +174,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     // Before the widening shares a kernel with what it widens.
     if (options.target == "cuda" && options.gemm == "kernels" && f32Parts)
       pm.addPass(createUnwidenProductsPass());
+    // Groups are heads before it is decided what shares a kernel with them.
+    pm.addPass(createUngroupNormsPass());
     // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
     pm.addPass(createFuseRowsPass());
     // FLOPs and bytes follow from model ops and their shapes: counted before kernels exist, so that no kernel is its

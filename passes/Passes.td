@@ -238,6 +238,18 @@ def UnwidenProductsPass : Pass<"braid-unwiden-products", "::mlir::ModuleOp"> {
   }];
 }
 
+def UngroupNormsPass : Pass<"braid-ungroup-norms", "::mlir::ModuleOp"> {
+  let summary = "norms in groups become norms of heads";
+  let description = [{
+    A group is a row of its own in a kernel that then needs no other shape inside, and shares that kernel with what has heads beside it. Gradients alike; weights are [groups, features].
+    ```mlir
+    Before: %y = braid.add %o, %s : 8x2048x8x128   %f = braid.reshape %y : 8x2048x1024   %n = braid.gated_norm %f, %g, %w {groups = 8}
+    After:  %y = braid.add %o, %s   %n = braid.gated_norm %y, %h, %v : 8x2048x8x128, 8x128   %m = braid.reshape %n : 8x2048x1024
+    ```
+    Invariant: no norm has groups.
+  }];
+}
+
 def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
   let summary = "decides which row-wise ops share a kernel";
   let description = [{

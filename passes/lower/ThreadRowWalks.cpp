@@ -18,8 +18,9 @@ using namespace braid::lower;
 
 /// Neighbouring elements of a thread; threads of a row and of a block; elements of a tile that a thread has registers for.
 static constexpr int64_t kEach = 8, kRowThreads = 256, kBlockThreads = 128, kMostElements = 16;
-/// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: with more a multiprocessor would have registers for two
-/// blocks, not three, which all programs of a sum over rows take.
+/// Blocks of so many threads that a multiprocessor has registers for: all programs of a sum over rows are under way then.
+static constexpr int64_t kTogether = 3;
+/// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: more would be too many registers for that.
 static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 8;
 
 struct ThreadLowering::RowWalk {
@@ -49,6 +50,7 @@ struct ThreadLowering::RowWalk {
   int64_t runLanes() const { return std::min(shape.back() / kEach, lanes); }
   bool joined() const { return shape.back() / kEach > lanes; }
   bool meets() const { return !rounds.empty() && runLanes() > kWarp; }
+  SmallVector<Value> insideLimits();
 
   DenseMap<std::pair<Value, unsigned>, std::optional<int64_t>> known;
 };
@@ -171,6 +173,22 @@ bool ThreadLowering::RowWalk::collectPlaces() {
          llvm::all_of(stores, [&](tile::StoreOp store) {
            return follows(store.getIndices(), store.getDims(), store.getLimit(), false);
          });
+}
+
+/// Tiles that say of each row whether it stands before the limit that loads have, too.
+SmallVector<Value> ThreadLowering::RowWalk::insideLimits() {
+  SmallVector<Value> tiles;
+  for (auto compare : body->getOps<arith::CmpIOp>()) {
+    auto all = compare.getRhs().getDefiningOp<vector::BroadcastOp>();
+    auto iota = compare.getLhs().getDefiningOp<tile::IotaOp>();
+    auto number = all ? all.getSource().getDefiningOp<arith::IndexCastOp>() : nullptr;
+    auto left = number ? number.getIn().getDefiningOp<arith::SubIOp>() : nullptr;
+    if (compare.getPredicate() == arith::CmpIPredicate::slt && iota && iota.getAxis() == 0 && left && loop &&
+        left.getRhs() == loop.getInductionVar() &&
+        llvm::any_of(loads, [&](tile::LoadOp load) { return load.getLimit() == left.getLhs(); }))
+      tiles.push_back(compare.getResult());
+  }
+  return tiles;
 }
 
 bool ThreadLowering::RowWalk::collect() {
@@ -608,6 +626,10 @@ SmallVector<Value> ThreadLowering::walkWhole(RowState &state, Value lo, Value en
     Value tile = load ? load.getResult() : cast<tile::StoreOp>(op).getValue();
     trusted[op] = llvm::Align(std::min<int64_t>(16, kEach * bytesOf(tileType(tile).getElementType())));
   }
+  SmallVector<Value> inside = walk.insideLimits();
+  for (Value tile : inside)
+    registers[tile] = arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(VectorType::get({kEach}, b.getI1Type()), true));
   // bf16 travels as words, two in each.
   auto packed = [&](Value value) -> Value {
     auto vector = cast<VectorType>(value.getType());
@@ -648,6 +670,8 @@ SmallVector<Value> ThreadLowering::walkWhole(RowState &state, Value lo, Value en
   });
   for (Operation *op : state.accessed)
     trusted.erase(op);
+  for (Value tile : inside)
+    registers.erase(tile);
   after.resize(carried.size());
   return after;
 }
@@ -732,8 +756,11 @@ bool ThreadLowering::lowerRowWalk() {
     giveBack(view.buffer);
   if (state.parts)
     giveBack(state.parts);
-  if (walk.loop)
+  if (walk.loop) {
     leaveLoop(walk.loop, results);
+    if (threads <= kBlockThreads)
+      lowered->setAttr(kTogetherAttr, b.getI64IntegerAttr(kTogether));
+  }
   return true;
 }
 

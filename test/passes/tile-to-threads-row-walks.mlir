@@ -140,3 +140,47 @@ func.func @scattered(%x: memref<?x1024xbf16> {tile.name = "x"}, %to: memref<?x2x
   tile.store %a, %y[%c0, %c0] rows %qs : vector<2xi32> {dims = array<i64: 0, 1>} : vector<2x1024xbf16>, memref<?x1024xbf16>
   return
 }
+
+// -----
+
+// Rows behind the limit are left out of a sum; where a block of rows is all there nothing asks. Three blocks share the registers of a multiprocessor.
+// CHECK-LABEL: func.func @padded
+// CHECK-SAME:  threads.block = 128 : i64, threads.blocks_together = 3 : i64
+// CHECK:       scf.for
+// CHECK-NOT:     arith.select
+// CHECK:         math.rsqrt
+// CHECK-NOT:     arith.select
+// CHECK:         scf.yield
+// CHECK:       scf.for
+// CHECK:         arith.select {{.*}} vector<8xf32>
+func.func @padded(%x: memref<?x8x128xbf16> {tile.name = "x"}, %dw: memref<?x8x128xf32> {tile.name = "dw"}, %n: index {tile.name = "n"}, %span: index {tile.name = "span"})
+    attributes {tile.kernel, tile.grid = ["rows"]} {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %none = arith.constant dense<0.0> : vector<8x128xf32>
+  %zero = arith.constant dense<0.0> : vector<2x8x128xf32>
+  %i = tile.program : index
+  %lo = arith.muli %i, %span : index
+  %end = arith.addi %lo, %span : index
+  %hi = arith.minsi %end, %n : index
+  %sum = scf.for %r = %lo to %hi step %c2 iter_args(%before = %none) -> (vector<8x128xf32>) {
+    %a = tile.load %x[%r, %c0, %c0] limit %n {dims = array<i64: 0, 1, 2>} : memref<?x8x128xbf16>, vector<2x8x128xbf16>
+    %v = arith.extf %a : vector<2x8x128xbf16> to vector<2x8x128xf32>
+    %square = arith.mulf %v, %v : vector<2x8x128xf32>
+    %total = tile.reduce add %square {axis = 2 : i64} : vector<2x8x128xf32>, vector<2x8xf32>
+    %inverse = math.rsqrt %total : vector<2x8xf32>
+    %each = tile.expand %inverse {axis = 2 : i64} : vector<2x8xf32>, vector<2x8x128xf32>
+    %y = arith.mulf %v, %each : vector<2x8x128xf32>
+    %rows = tile.iota {axis = 0 : i64} : vector<2x8x128xi32>
+    %left = arith.subi %n, %r : index
+    %number = arith.index_cast %left : index to i32
+    %numbers = vector.broadcast %number : i32 to vector<2x8x128xi32>
+    %counts = arith.cmpi slt, %rows, %numbers : vector<2x8x128xi32>
+    %counted = arith.select %counts, %y, %zero : vector<2x8x128xi1>, vector<2x8x128xf32>
+    %part = tile.reduce add %counted {axis = 0 : i64} : vector<2x8x128xf32>, vector<8x128xf32>
+    %after = arith.addf %before, %part : vector<8x128xf32>
+    scf.yield %after : vector<8x128xf32>
+  }
+  tile.store %sum, %dw[%i, %c0, %c0] {dims = array<i64: 1, 2>} : vector<8x128xf32>, memref<?x8x128xf32>
+  return
+}
