@@ -10,6 +10,7 @@
 #include "tools/common/IntegerFlag.h"
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -20,6 +21,7 @@ using namespace braid::runtime;
 namespace {
 
 constexpr uint64_t maxRounds = 1000000;
+constexpr uint64_t fewestRounds = 3; // whatever time they take: a median of fewer says little
 
 struct Options {
   std::string program, function, calls, checkpoint;
@@ -45,7 +47,8 @@ struct Binding {
 struct Call {
   const EntryInfo *entry = nullptr;
   std::vector<Binding> inputs, outputs;
-  uint64_t rounds = 0; // timed runs behind the first
+  uint64_t rounds = 0, launchRounds = 0; // timed behind the first: runs, and runs whose kernels are waited for
+  double seconds = std::numeric_limits<double>::infinity(); // after which no round of a kind begins, but the fewest
   std::string line; // FILE:LINE in --calls; empty: the call of the command line
 };
 
@@ -91,14 +94,15 @@ struct Timings {
 class Caller {
 public:
   Caller(const Call &call, const Options &options)
-      : entry(*call.entry), options(options), inputs(call.inputs), outputs(call.outputs), rounds(call.rounds) {}
+      : call(call), entry(*call.entry), options(options), inputs(call.inputs), outputs(call.outputs) {}
 
   // Parameters, before the first of the calls.
   Status begin(Rank &rank, const std::vector<Call> &calls) const {
     std::string functions;
     for (const Call &call : calls)
-      functions += fmt::format("{}{}{}", functions.empty() ? "" : ", ", call.entry->name,
-                               call.rounds ? fmt::format(" x {}", call.rounds + 1) : "");
+      functions += fmt::format(
+          "{}{}{}", functions.empty() ? "" : ", ", call.entry->name,
+          call.rounds || call.launchRounds ? fmt::format(" x {}", 1 + call.rounds + call.launchRounds) : "");
     // Ranks compare what fits a line; a list may be longer.
     const Rank::Value asked[] = {{options.calls.empty() ? "function" : "--calls", functions},
                                  {"--calls (hash)", contentHash(std::as_bytes(std::span(functions))).hex()},
@@ -129,20 +133,12 @@ public:
                          {view.data, view.bytes}));
     }
     Timings timings;
+    BRAID_TRY(timeRounds(session, call.rounds, nullptr, timings));
     LaunchClock launches;
-    for (uint64_t round = 0; round < 2 * rounds; ++round) {
-      bool traced = round >= rounds;
-      session.setTrace(traced ? &launches : nullptr);
-      launches = {};
-      BRAID_ASSIGN(EntryId id, session.entry(entry.name));
-      auto start = std::chrono::steady_clock::now();
-      BRAID_TRY(session.run(id));
-      std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-      (traced ? timings.launches : timings.runs).push_back(traced ? launches.seconds : time.count());
-      for (const auto &[name, seconds] : launches.byName)
-        timings.byName[name].push_back(seconds);
-    }
+    session.setTrace(&launches);
+    Status timed = timeRounds(session, call.launchRounds, &launches, timings);
     session.setTrace(nullptr);
+    BRAID_TRY(std::move(timed));
     return timings;
   }
 
@@ -171,6 +167,27 @@ public:
 private:
   // --seed of a call of @init is its input.
   bool seedsItself() const { return options.seed && entry.name == "init"; }
+
+  Status timeRounds(Session &session, uint64_t rounds, LaunchClock *launches, Timings &timings) const {
+    using Clock = std::chrono::steady_clock;
+    BRAID_ASSIGN(EntryId id, session.entry(entry.name));
+    Clock::time_point begin = Clock::now();
+    auto passed = [](Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); };
+    for (uint64_t round = 0; round < rounds && (round < fewestRounds || passed(begin) < call.seconds); ++round) {
+      if (launches)
+        *launches = {};
+      Clock::time_point start = Clock::now();
+      BRAID_TRY(session.run(id));
+      if (!launches) {
+        timings.runs.push_back(passed(start));
+        continue;
+      }
+      timings.launches.push_back(launches->seconds);
+      for (const auto &[name, seconds] : launches->byName)
+        timings.byName[name].push_back(seconds);
+    }
+    return Status::success();
+  }
 
   // Inputs that kernels use as indices. Programs that are no language models have no vocabulary.
   Status checkValues(const Program &program, const TensorInfo &tensor, std::span<const int32_t> values) const {
@@ -216,10 +233,10 @@ private:
     return Status::success();
   }
 
+  const Call &call;
   const EntryInfo &entry;
   const Options &options;
   const std::vector<Binding> &inputs, &outputs;
-  uint64_t rounds;
 };
 
 // No file may stand for two things; nothing is created before that is known.
@@ -255,17 +272,21 @@ Expected<Call> makeCall(const Program &program, std::string_view function, const
   return call;
 }
 
-// {"function": "f", "inputs": {"x": "x.npy"}, "outputs": {"y": "y.npy"}, "rounds": 20}
+// {"function": "f", "inputs": {"x": "x.npy"}, "outputs": {"y": "y.npy"}, "rounds": 20, "launch_rounds": 5, "seconds": 2}
 Expected<Call> parseCall(const Program &program, std::string_view text, int ranks) {
   BRAID_ASSIGN(nlohmann::json object, parseJsonObject(text));
   std::string function;
   std::vector<std::string> files[2];
-  uint64_t rounds = 0;
+  std::optional<uint64_t> rounds, launchRounds;
+  std::optional<double> seconds;
   for (const auto &[key, value] : object.items()) {
     if (key == "function" && value.is_string()) {
       function = value.get<std::string>();
-    } else if (key == "rounds" && value.is_number_unsigned() && value.get<uint64_t>() <= maxRounds) {
-      rounds = value.get<uint64_t>();
+    } else if ((key == "rounds" || key == "launch_rounds") && value.is_number_unsigned() &&
+               value.get<uint64_t>() <= maxRounds) {
+      (key == "rounds" ? rounds : launchRounds) = value.get<uint64_t>();
+    } else if (key == "seconds" && value.is_number() && value.get<double>() > 0) {
+      seconds = value.get<double>();
     } else if ((key == "inputs" || key == "outputs") && value.is_object()) {
       for (const auto &[name, file] : value.items()) {
         if (!file.is_string())
@@ -274,14 +295,19 @@ Expected<Call> parseCall(const Program &program, std::string_view text, int rank
       }
     } else {
       return Status::error("{}: {}; valid: function (a name), inputs and outputs (objects of files by name), rounds "
-                           "(0 to {})",
+                           "and launch_rounds (0 to {}), seconds (above 0)",
                            key, shownValue(value), maxRounds);
     }
   }
   if (function.empty())
     return Status::error("the key 'function' is missing");
   BRAID_ASSIGN(Call call, makeCall(program, function, files[0], files[1], ranks));
-  call.rounds = rounds;
+  call.rounds = rounds.value_or(0);
+  call.launchRounds = launchRounds.value_or(call.rounds);
+  if (seconds && ranks > 1)
+    return Status::error("seconds: {} ranks would each begin as many rounds as they have time for; valid: of one rank",
+                         ranks);
+  call.seconds = seconds.value_or(call.seconds);
   return call;
 }
 
@@ -361,8 +387,10 @@ Action addCall(CLI::App &command) {
       .add_option(
           "--calls", options->calls,
           "Instead of FUNCTION: a file of calls, one JSON object per line with function, inputs, outputs (files "
-          "by name) and rounds: so many more runs are timed (a GPU's with the copies of inputs and outputs), and as "
-          "many again with every kernel waited for. Prints a line of JSON when a call is done")
+          "by name), rounds: so many more runs are timed (a GPU's with the copies of inputs and outputs), "
+          "launch_rounds "
+          "(as many as rounds if not given): and so many with every kernel waited for, and seconds: after these no "
+          "further round of a kind begins, but the first three. Prints a line of JSON when a call is done")
       ->excludes(function)
       ->excludes(input)
       ->excludes(output)

@@ -138,7 +138,10 @@ def sanitizer_item(runner, item):
         cases = {}
         for case in json.load(file):
             cases.setdefault(case["function"], case)
-    runner.calls(folder, list(cases.values()), outputs=False, before=[path, "--tool", item["tool"], "--error-exitcode", str(RACE_CODE)])
+    flags = ["--tool", item["tool"], "--error-exitcode", str(RACE_CODE)]
+    for kernel in item.get("without", ()):
+        flags += ["--kernel-name-exclude", f"kernel_name={kernel}"]
+    runner.calls(folder, list(cases.values()), outputs=False, before=[path, *flags])
     return {"words": f"{len(cases)} functions, nothing found"}
 
 
@@ -196,19 +199,18 @@ def noise(path, dtype, shape, sign, period=1 << 16):
 def call_item(runner, item):
     folder = runner.unpack(item)
     times, cases = {}, []
-    made = {}  # functions share files of one name and kind
+    made = {}  # inputs of one kind share a file: of long rows it has half a GB
     for function in item["functions"]:
-        files = {}
-        for name, kind in function["inputs"].items():
-            of_kind = made.setdefault(name, {})
-            files[name] = of_kind.get(json.dumps(kind))
-            if not files[name]:
-                files[name] = of_kind[json.dumps(kind)] = f"{name}.{len(of_kind)}.npy"
-                noise(os.path.join(folder, files[name]), *kind)
+        for kind in map(json.dumps, function["inputs"].values()):
+            if kind not in made:
+                made[kind] = f"{len(made)}.npy"
+                noise(os.path.join(folder, made[kind]), *json.loads(kind))
+        files = {name: made[json.dumps(kind)] for name, kind in function["inputs"].items()}
         cases.append({"function": function["function"], "inputs": files, "outputs": {}})
     # Of parameters that @init makes: a run is what a user waits for, its inputs and outputs too.
     whole = "seed" in item
-    said = runner.calls(folder, cases, outputs=False, rounds=item["rounds"], flags=["--seed", str(item["seed"])] if whole else [])
+    rounds = {"rounds": item["rounds"] if whole else 0, "launch_rounds": 0 if whole else item["rounds"], "seconds": item["round_seconds"]}
+    said = runner.calls(folder, cases, outputs=False, flags=["--seed", str(item["seed"])] if whole else [], **rounds)
     for function, line in zip(item["functions"], said):
         times[function["label"]] = spread(line["seconds" if whole else "launch_seconds"])
         if not whole:

@@ -46,7 +46,7 @@ def pretended(runner, item):
     if does == "block":  # nothing can be written from now on
         (bundle / "results" / "some-gpu.json.new").mkdir()
     status = "failed" if does == "fail" else "passed"
-    return {"status": status, "words": f"it does {does}"} | ({"errors": item["errors"]} if "errors" in item else {})
+    return {"status": status, "words": f"it does {does}"} | {key: item[key] for key in ("errors", "times") if key in item}
 
 
 def pretend(flags):
@@ -134,6 +134,13 @@ def changed(folder):
     bundle.write({"a/x": "pass", "b/x": {"does": "pass", "key": "third"}, "c/x": "pass"}, commit="third")
     code, said = bundle("--retry")
     check(code == 0 and "2 of 3 items to do" in said and bundle.known()["items"]["b/x"]["commit"] == "third" and "changed" not in bundle.page(), said)
+    times = {name: {"ms": ms, "spread_ms": 0.1, "rounds": 3} for name, ms in (("scan S", 1.0), ("scan V", 2.0))}
+    bundle.write({"a/x": {"does": "pass", "times": times}}, key="timed")
+    bundle()
+    bundle.write({"a/x/V": {"does": "pass", "times": {"scan V": times["scan V"] | {"ms": 3.0}}}}, key="timed")
+    bundle()
+    rows = [line.split("|")[1:3] for line in bundle.page().splitlines() if line.startswith("| scan ")]
+    check([[cell.strip() for cell in row] for row in rows] == [["scan S", "1"], ["scan V", "3"]], f"a benchmark has one row, whichever item measured it last: {rows}")
     code, said = bundle("--only=nobody")
     check(code == 1 and "no item has 'nobody' in its name" in said, f"a name that nothing has: {said}")
 
