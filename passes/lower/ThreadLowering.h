@@ -240,7 +240,7 @@ private:
   void readShared(RowState &state);
   SmallVector<Value> loadRows(ArrayRef<RowPlaces> rows, ArrayRef<tile::LoadOp> loads);
   void addUpRows(RowState &state, size_t round, ArrayRef<RowPlaces> rows, Value stage, function_ref<void()> meanwhile);
-  void storeRows(RowState &state, ArrayRef<RowPlaces> rows);
+  void storeRows(RowState &state, ArrayRef<RowPlaces> rows, bool ofSums);
   SmallVector<Value> computeRows(RowState &state, ArrayRef<RowPlaces> rows, ArrayRef<Value> loaded, Value stage,
                                  function_ref<void()> meanwhile);
   SmallVector<Value> computeEachRow(RowState &state, Value stage);

@@ -460,12 +460,20 @@ void ThreadLowering::addUpRows(RowState &state, size_t round, ArrayRef<RowPlaces
     }
 }
 
-void ThreadLowering::storeRows(RowState &state, ArrayRef<RowPlaces> rows) {
+/// What needs sums, or what needs none: that is on its way to memory while sums wait for what they read.
+void ThreadLowering::storeRows(RowState &state, ArrayRef<RowPlaces> rows, bool ofSums) {
   SmallVector<std::function<void()>> writes;
+  // Numbers of rows are asked for before anything is written, which no compiler would see them past.
+  for (tile::LoadOp number : state.walk.numbers)
+    for (const RowPlaces &row : rows)
+      if (VectorType type = tileType(number.getResult()); !ofSums && type.getRank() == 1)
+        (void)eval(number.getResult(), {}, {row.front().lead.front(), 0, type.getDimSize(0), 0, 1});
   for (const RowPlaces &row : rows)
     for (tile::StoreOp store : state.walk.stores)
       for (const RowPlace &at : row) {
         bool full = tileType(store.getValue()).getShape() == ArrayRef(state.walk.shape);
+        if ((state.walk.visit(store.getValue(), full ? RowWalk::Kind::full : RowWalk::Kind::run) != 0) != ofSums)
+          continue;
         const Access &to = accesses[store];
         if (!full && state.walk.joined() && &at != row.begin())
           continue;
@@ -481,6 +489,8 @@ void ThreadLowering::storeRows(RowState &state, ArrayRef<RowPlaces> rows) {
           condition = condition ? arith::AndIOp::create(b, loc, condition, inside).getResult() : inside;
         }
         writes.push_back([=, this] { onlyIf(condition, [&] { writeArgument(store, lead, strip, value); }); });
+        if (!ofSums)
+          writes.pop_back_val()();
       }
   for (const auto &write : writes)
     write();
@@ -498,6 +508,7 @@ SmallVector<Value> ThreadLowering::computeRows(RowState &state, ArrayRef<RowPlac
         remember(load.getResult(), at.lead, at.strip, loaded[next++]);
   SmallVector<Value> sums(state.walk.carried.size() * state.walk.strips);
   auto part = [&](ArrayRef<RowPlaces> rows) {
+    storeRows(state, rows, /*ofSums=*/false);
     for (size_t round = 0; round < state.walk.rounds.size(); ++round)
       addUpRows(state, round, rows, state.walk.rounds.size() == 1 ? stage : constant(static_cast<int64_t>(round)),
                 round + 1 == state.walk.rounds.size() ? meanwhile : nullptr);
@@ -507,7 +518,7 @@ SmallVector<Value> ThreadLowering::computeRows(RowState &state, ArrayRef<RowPlac
           Value value = eval(reduce.getSource(), at.lead, at.strip), &sum = sums[i * state.walk.strips + s];
           sum = sum ? combine(tile::ReduceKind::add, sum, value) : value;
         }
-    storeRows(state, rows);
+    storeRows(state, rows, /*ofSums=*/true);
   };
   if (state.walk.meets()) { // at one barrier for all rows
     part(rows);
@@ -628,8 +639,8 @@ SmallVector<Value> ThreadLowering::walkWhole(RowState &state, Value lo, Value en
   }
   SmallVector<Value> inside = walk.insideLimits();
   for (Value tile : inside)
-    registers[tile] = arith::ConstantOp::create(
-        b, loc, DenseElementsAttr::get(VectorType::get({kEach}, b.getI1Type()), true));
+    registers[tile] =
+        arith::ConstantOp::create(b, loc, DenseElementsAttr::get(VectorType::get({kEach}, b.getI1Type()), true));
   // bf16 travels as words, two in each.
   auto packed = [&](Value value) -> Value {
     auto vector = cast<VectorType>(value.getType());

@@ -208,6 +208,8 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   auto ofRows = tensorType(op.getDrows()).clone({rows, width}),
        ofTokens = tensorType(op.getDweights()).clone({tokens, slots});
   if (context.gpu && TokenRows::fit(width, slots)) {
+    // A token's rows are all asked for at once: with those of another, threads had registers for two blocks of a multiprocessor, not four.
+    block = rowsPerProgram(2 * width);
     std::string kernel = context.kernel("moe_combine_grad" + suffix, {"token"}, [&](KernelBuilder &k) {
       Var dy = k.buffer("dy", cotangent, {kDynamic, width}),
           returned = k.buffer("returned", element, {kDynamic, width});

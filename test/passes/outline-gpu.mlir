@@ -85,7 +85,7 @@ func.func @rounded_states(%x: !m, %p: !p, %s: !s, %c: !c) -> (tensor<1x72x8x128x
 // token are 0, here those in front of the offsets' end.
 // SUMS-LABEL: func.func @experts(
 // SUMS: tile.launch @moe_dispatch_sent_k2_d1024_bf16 grid [16](%{{.*}}) {arg_names = ["perm", "inverse", "x", "ends"], {{.*}}rows = 64 : index, tokens = 32 : index
-// SUMS: tile.launch @moe_combine_grad_k2_d1024_bf16 grid [16]
+// SUMS: tile.launch @moe_combine_grad_k2_d1024_bf16 grid [32]
 // SUMS-NOT: tile.launch @moe_combine_grad
 !tokens = tensor<1x32x1024xbf16>
 !rows = tensor<1x64x1024xbf16>

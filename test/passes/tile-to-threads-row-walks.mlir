@@ -143,6 +143,40 @@ func.func @scattered(%x: memref<?x1024xbf16> {tile.name = "x"}, %to: memref<?x2x
 
 // -----
 
+// What needs no sum is stored before rows meet for one, behind all numbers of rows.
+// CHECK-LABEL: func.func @first
+// CHECK:       scf.if
+// CHECK-COUNT-2: vector.load {{.*}} vector<8xbf16>
+// CHECK:         memref.load {{.*}} : memref<?xf32
+// CHECK-NOT:     memref.load
+// CHECK:         vector.store {{.*}} vector<8xbf16>
+// CHECK:         gpu.shuffle
+// CHECK-NOT:     vector.store
+// CHECK:         memref.store {{.*}} : memref<?xf32
+// CHECK:       } else {
+func.func @first(%x: memref<?x256xbf16> {tile.name = "x"}, %y: memref<?x256xbf16> {tile.name = "y"}, %w: memref<?xf32> {tile.name = "w"}, %z: memref<?x256xbf16> {tile.name = "z"},
+    %s: memref<?xf32> {tile.name = "s"}) attributes {tile.kernel, tile.in_place = [], tile.grid = ["rows"]} {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c4 : index
+  %a = tile.load %x[%r, %c0] {dims = array<i64: 0, 1>} : memref<?x256xbf16>, vector<4x256xbf16>
+  %b = tile.load %y[%r, %c0] {dims = array<i64: 0, 1>} : memref<?x256xbf16>, vector<4x256xbf16>
+  %af = arith.extf %a : vector<4x256xbf16> to vector<4x256xf32>
+  %bf = arith.extf %b : vector<4x256xbf16> to vector<4x256xf32>
+  %p = arith.mulf %af, %bf : vector<4x256xf32>
+  %m = tile.reduce add %p {axis = 1 : i64} : vector<4x256xf32>, vector<4xf32>
+  tile.store %m, %s[%r] {dims = array<i64: 0>} : vector<4xf32>, memref<?xf32>
+  %wr = tile.load %w[%r] {dims = array<i64: 0>} : memref<?xf32>, vector<4xf32>
+  %we = tile.expand %wr {axis = 1 : i64} : vector<4xf32>, vector<4x256xf32>
+  %q = arith.mulf %af, %we : vector<4x256xf32>
+  %qb = arith.truncf %q : vector<4x256xf32> to vector<4x256xbf16>
+  tile.store %qb, %z[%r, %c0] {dims = array<i64: 0, 1>} : vector<4x256xbf16>, memref<?x256xbf16>
+  return
+}
+
+// -----
+
 // Rows behind the limit are left out of a sum; where a block of rows is all there nothing asks. Three blocks share the registers of a multiprocessor.
 // CHECK-LABEL: func.func @padded
 // CHECK-SAME:  threads.block = 128 : i64, threads.blocks_together = 3 : i64
