@@ -1,5 +1,6 @@
 //===- LoopWork.cpp - operations of lowered kernels, times the trips of their loops -------------------------------===//
 #include "passes/lower/LoopWork.h"
+#include "passes/lower/LowerKernels.h"
 
 #include "dialects/tile/TileDialect.h"
 
@@ -44,7 +45,6 @@ private:
   std::optional<double> number(Value value);
 
   double lanesOf(Operation *op);
-  bool isApproximate(Operation *op);
 
   const IssueRates &rates;
   double unknownTrips;
@@ -86,12 +86,6 @@ double Walk::lanesOf(Operation *op) {
   return rates.lanesInTurn && type ? static_cast<double>(type.getNumElements()) : 1;
 }
 
-bool Walk::isApproximate(Operation *op) {
-  auto may = dyn_cast<arith::ArithFastMathInterface>(op);
-  return rates.lanesInTurn && isa<math::ExpOp, math::Exp2Op>(op) && may &&
-         bitEnumContainsAll(may.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn);
-}
-
 /// Index arithmetic is free: addresses are formed beside what is computed, or before the loop.
 void Walk::count(Operation *op, Own &own) {
   if (isa<memref::LoadOp, memref::PrefetchOp, vector::LoadOp, vector::MaskedLoadOp, gpu::ShuffleOp>(op))
@@ -120,7 +114,7 @@ void Walk::count(Operation *op, Own &own) {
       own.compute += lanesOf(op);
   } else if (isa<math::MathDialect>(op->getDialect()))
     own.compute += (isa<math::AbsFOp, math::FloorOp, math::CeilOp, math::CopySignOp, math::AbsIOp>(op) ? 1
-                    : isApproximate(op)                                                                ? approximate
+                    : rates.lanesInTurn && isApproximate(op)                                           ? approximate
                     : isa<math::ExpOp, math::Exp2Op>(op)                                               ? exponential
                                                                                                        : polynomial) *
                    lanesOf(op);

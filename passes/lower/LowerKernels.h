@@ -26,6 +26,12 @@ llvm::LogicalResult lowerTilesToThreads(mlir::ModuleOp module, const BlockLimits
 llvm::LogicalResult emulateThreads(mlir::ModuleOp module);
 /// What braid-expand-math does.
 llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf16);
+/// An exponential or quotient of f32 that may be approximate, which a GPU has instructions for.
+bool isApproximate(mlir::Operation *op);
+/// A function of math that a GPU has no instructions for; what expandMath() leaves of them is called in the device's library.
+bool isOfDeviceLibrary(mlir::Operation *op);
+/// Whether a GPU calls functions for what a kernel computes: those, and what the assembler has for exact quotients.
+bool callsFunctions(mlir::Operation *kernel);
 
 /// Of a function that braid-tile-to-threads made: threads of a block, bytes of shared memory, and of scratch in global
 /// memory, whose address kScratchFunction gives.

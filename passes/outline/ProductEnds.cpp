@@ -6,11 +6,12 @@
 // ops of a cluster (FuseRows) are elementwise, the products of one matrix are what they read, and nothing between needs to be done before, the cluster is the end of
 // these products: it gets their tiles rounded as memory would have them, so that its numbers are the same, bit by bit. Products that nothing else reads are in no memory then.
 //
-// Formulas that call functions of a device's library (gelu, tanh, ..) stay in kernels of their own. Only where warpgroups multiply what boxes bring are sums in registers, which nobody waits for: elsewhere, and where products are so small or so narrow that no such kernel takes them, everything
+// Formulas that a GPU calls functions for (exact quotients, which are in tanh and gelu) stay in kernels of their own. Only where warpgroups multiply what boxes bring are sums in registers, which nobody waits for: elsewhere, and where products are so small or so narrow that no such kernel takes them, everything
 // stays as it is.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "dialects/cmd/CmdDialect.h"
+#include "passes/lower/LowerKernels.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/RowsCluster.h"
 
@@ -92,6 +93,9 @@ public:
     if (!llvm::all_of(made, [&](Value v) { return v.getType() == type; }) || !llvm::all_of(read, isThere))
       return false;
     llvm::append_range(stored, made);
+    FailureOr<bool> calls = callFunctions(products, cluster, read.getArrayRef(), stored);
+    if (failed(calls) || *calls)
+      return failed(calls) ? calls : false;
     return replace(products, cluster, read.getArrayRef(), stored);
   }
 
@@ -113,21 +117,21 @@ private:
 
   /// Whether all are elementwise over matrices like this one, and what they store is bf16.
   bool isElementwiseOver(RankedTensorType type, ArrayRef<Operation *> cluster) {
-    return llvm::all_of(cluster, [&](Operation *op) {
-      return isElementwise(op) && !callsFunction(op) && shapeOf(op->getOperand(0)) == type.getShape();
-    });
+    return llvm::all_of(
+        cluster, [&](Operation *op) { return isElementwise(op) && shapeOf(op->getOperand(0)) == type.getShape(); });
   }
 
-  /// Of the device's library, for each element: in a kernel that calls any the assembler lets every wgmma wait for the one before it (C7509).
-  static bool callsFunction(Operation *op) {
-    StringRef name = op->getName().getStringRef();
-    auto kind = op->getAttrOfType<StringAttr>("kind");
-    if (auto grad = dyn_cast<RowsGradOp>(op)) {
-      name = grad.getOp();
-      kind = grad.getOpAttributes().getAs<StringAttr>("kind");
-    }
-    static constexpr StringLiteral inPlace[] = {"silu", "sigmoid", "relu", "relu2"};
-    return name == "braid.log_sigmoid" || (kind && !llvm::is_contained(inPlace, kind.getValue()));
+  /// Whether the formulas, as they are emitted, call functions: beside a call every wgmma of a kernel waits for the one before it (C7509).
+  FailureOr<bool> callFunctions(const Products &products, ArrayRef<Operation *> cluster, ArrayRef<Value> read,
+                                ArrayRef<Value> stored) {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(products.op->getLoc());
+    KernelBuilder k(*module, "formulas", {});
+    Var tile = k.tile({1, 1}, k.builder.getBF16Type());
+    Vars tiles(products.op->getNumResults(), tile), operands(read.size(), tile);
+    if (failed(emit(k, products, cluster, read, stored, tiles, operands)))
+      return failure();
+    k.approximate(); // as the kernel will: all that it stores is bf16
+    return callsFunctions(k.finish());
   }
 
   FailureOr<bool> replace(const Products &products, ArrayRef<Operation *> cluster, ArrayRef<Value> read,

@@ -69,9 +69,7 @@ void braid::registerCudaCodegen(DialectRegistry &registry) {
 static void approximate(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
-    auto may = dyn_cast<arith::ArithFastMathInterface>(op);
-    if (isa<math::ExpOp, math::Exp2Op, arith::DivFOp>(op) && getElementTypeOrSelf(op->getResult(0).getType()).isF32() &&
-        may && bitEnumContainsAll(may.getFastMathFlagsAttr().getValue(), arith::FastMathFlags::afn))
+    if (isApproximate(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
@@ -109,9 +107,7 @@ static void approximate(ModuleOp module) {
 static LogicalResult callDeviceLibrary(ModuleOp module) {
   SmallVector<Operation *> ops;
   module.walk([&](Operation *op) {
-    if (isa<math::ExpOp, math::Exp2Op, math::ExpM1Op, math::LogOp, math::Log2Op, math::Log10Op, math::Log1pOp,
-            math::ErfOp, math::ErfcOp, math::SinOp, math::CosOp, math::TanOp, math::TanhOp, math::SinhOp, math::CoshOp,
-            math::AsinOp, math::AcosOp, math::AtanOp, math::Atan2Op, math::PowFOp, math::CbrtOp>(op))
+    if (isOfDeviceLibrary(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {
