@@ -109,6 +109,9 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
   // Between products of a delta rule three more tiles of tokens by values are in registers.
   constexpr int64_t mostDeltaTokens = 64;
+  // Decays of the tokens that a thread has, and of those that they meet, are more than what is left beside scores, outputs and states of 128 (284 bytes spilled).
+  constexpr int64_t mostGatedTokens = 64;
+  bool gated = ScanTraits(sizes.classId).decay && sizes.classId != LsmClass::S0;
   bool delta = ScanTraits(sizes.classId).beta;
   // Under decays of channels blocks of these lie in the rows of warps, too, and queries and keys in shared memory once more, decayed.
   bool channels = ScanTraits(sizes.classId).vectorDecay;
@@ -116,13 +119,16 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
           chunkBytes = sizes.chunk * (2 * tiles + 4 * (channels ? sizes.keys : 1)),
           madeBytes = 2 * sizes.chunk * (sizes.chunk + (channels ? 2 * sizes.keys : 0));
   int64_t blockBytes = 2 * chunkBytes + madeBytes;
-  if (blockBytes > roomBytes || sizes.chunk < leastTokens || sizes.chunk > (delta ? mostDeltaTokens : mostTokens) ||
+  if (blockBytes > roomBytes || sizes.chunk < leastTokens ||
+      sizes.chunk > (delta   ? mostDeltaTokens
+                     : gated ? mostGatedTokens
+                             : mostTokens) ||
       !llvm::isPowerOf2_64(static_cast<uint64_t>(sizes.chunk)) || sizes.values % sizes.chunk != 0 ||
       sizes.keys % (channels ? sizes.chunk : products) != 0 || sizes.keys > mostKeys)
     return std::nullopt;
   auto C = static_cast<double>(sizes.chunk), K = static_cast<double>(sizes.keys),
        heads = static_cast<double>(sizes.rows * sizes.heads), allValues = static_cast<double>(sizes.values);
-  double keyBytes = ScanTraits(sizes.classId).decay && sizes.classId != LsmClass::S0 ? bytesOfKeys(sizes, K) : 2 * K;
+  double keyBytes = gated ? bytesOfKeys(sizes, K) : 2 * K;
   std::optional<OutputBlocks> best;
   auto [fewest, most] = segmentsOf(op);
   if (delta) // what a segment does to a state is a matrix

@@ -206,3 +206,18 @@ func.func @walk_delta_shared(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc)
       : (!wide, !wide, !wide, !widegate, !widegate, !widestate, !doc, !wide, !widestate) -> (!wide, !wide, !wide, !widegate, !widegate, !widestate)
   return %o, %r#0 : !wide, !wide
 }
+
+// Decays of 128 tokens and scores of as many do not fit the registers of a thread together: chunks are half as long. Without decays of their own (I) they stay.
+!values = tensor<1x8192x16x128xbf16>
+!half = tensor<1x8192x16x64xbf16>
+!halfstate = tensor<1x16x64x128xf32>
+// CHECK-LABEL: func.func @registers
+// CHECK: braid.lsm.output_walk S {{.*}}chunk_size = 64
+// CHECK: braid.lsm.output_walk I {{.*}}chunk_size = 128
+func.func @registers(%q: !half, %v: !values, %g: tensor<1x8192x16xf32>, %m: !halfstate, %d: tensor<1x8192xi32>) -> (!values, !values, !halfstate, !halfstate) {
+  %o, %f = braid.lsm.scan S %q, %q, %v log_decay(%g) initial_state(%m) documents(%d) {chunk_size = 128 : i64, scale = 0.5 : f64}
+      : (!half, !half, !values, tensor<1x8192x16xf32>, !halfstate, tensor<1x8192xi32>) -> (!values, !halfstate)
+  %p, %h = braid.lsm.scan I %q, %q, %v initial_state(%m) documents(%d) {chunk_size = 128 : i64, scale = 0.5 : f64}
+      : (!half, !half, !values, !halfstate, tensor<1x8192xi32>) -> (!values, !halfstate)
+  return %o, %p, %f, %h : !values, !values, !halfstate, !halfstate
+}
