@@ -2,6 +2,7 @@
 
 #include "runtime/ContentHash.h"
 #include "runtime/ProgramChecks.h"
+#include "runtime/io/Words.h"
 #include "runtime/schema/ProgramTrailer.h"
 #include "runtime/schema/Program_generated.h"
 
@@ -133,12 +134,12 @@ Status Program::checkTrailer() {
       !schema::ProgramTrailer::decode(reinterpret_cast<const uint8_t *>(bytes.data()) + bytes.size() - trailerBytes,
                                       trailer))
     return Status::error(ErrorCode::corruptFile,
-                         "the file of {} bytes does not end with its content hash: it is truncated, or was written by "
+                         "the file of {} does not end with its content hash: it is truncated, or was written by "
                          "an older braid-compile",
-                         bytes.size());
+                         counted(bytes.size(), "byte"));
   if (trailer.size != bytes.size() - trailerBytes)
-    return Status::error(ErrorCode::corruptFile, "the file is damaged: it has {} bytes, but was written with {}",
-                         bytes.size(), trailer.size + trailerBytes);
+    return Status::error(ErrorCode::corruptFile, "the file is damaged: it has {}, but was written with {}",
+                         counted(bytes.size(), "byte"), trailer.size + trailerBytes);
   bytes.resize(bytes.size() - trailerBytes);
   writtenHash = {trailer.hashHigh, trailer.hashLow};
   if (ContentHash found = contentHash(bytes); found != writtenHash)
@@ -150,7 +151,7 @@ Status Program::checkTrailer() {
 Status Program::read() {
   auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
   if (bytes.size() < 16)
-    return Status::error(ErrorCode::corruptFile, "not a Braid program: {} bytes", bytes.size());
+    return Status::error(ErrorCode::corruptFile, "not a Braid program: {}", counted(bytes.size(), "byte"));
   if (bytes.size() >= FLATBUFFERS_MAX_BUFFER_SIZE)
     return Status::error(ErrorCode::corruptFile, "{} bytes exceed the format's limit of {}", bytes.size(),
                          FLATBUFFERS_MAX_BUFFER_SIZE);

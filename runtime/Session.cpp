@@ -7,6 +7,7 @@
 #include "runtime/comm/ThreadWorld.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/io/Words.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <atomic>
@@ -130,8 +131,8 @@ Status Session::Impl::create() {
   if (Status status = checkCpuFeatures(program->cpuFeatures()); !status.ok())
     return status.withContext(program->path());
   if (options.worldSize < 1 || static_cast<uint32_t>(options.worldSize) != world)
-    return Status::error("{}: the program's mesh has {} ranks but the session is given {}", program->path(), world,
-                         options.worldSize);
+    return Status::error("{}: the program's mesh has {} but the session is given {}", program->path(),
+                         counted(world, "rank"), options.worldSize);
   if (options.rank < 0 || options.rank >= options.worldSize)
     return Status::error("{}: rank {} of {}", program->path(), options.rank, options.worldSize);
   group = options.comm;

@@ -1,5 +1,6 @@
 #include "runtime/data/PackedRows.h"
 
+#include "runtime/io/Words.h"
 #include "runtime/train/Random.h"
 
 #include <algorithm>
@@ -61,8 +62,8 @@ Status PackedRows::checkPairs(const Corpus &corpus) {
   for (uint64_t document = 0; document < corpus.documents(); ++document)
     if (corpus.end(document) - corpus.begin(document) > 1)
       return Status::success();
-  return Status::error("the data has {} {}s in {} documents, but no document has the 2 that a prediction needs",
-                       corpus.size(), corpus.unit(), corpus.documents());
+  return Status::error("the data has {} in {}, but no document has the 2 that a prediction needs",
+                       counted(corpus.size(), corpus.unit()), counted(corpus.documents(), "document"));
 }
 
 Expected<PackedRows> PackedRows::pack(const Corpus &corpus, int64_t seqLen, int64_t maxDocuments) {

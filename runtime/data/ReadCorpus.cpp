@@ -5,6 +5,7 @@
 #include "runtime/io/LineReader.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
+#include "runtime/io/Words.h"
 
 #include <algorithm>
 #include <array>
@@ -159,8 +160,8 @@ private:
                     std::string_view name) {
     size_t width = sizeOf(type);
     if (bytes % width)
-      return Status::error(ErrorCode::corruptFile, "{}: has {} bytes, no multiple of the {} of {}", file.path(), bytes,
-                           width, name);
+      return Status::error(ErrorCode::corruptFile, "{}: has {}, no multiple of the {} of {}", file.path(),
+                           counted(bytes, "byte"), width, name);
     if (inMemory)
       corpus.reserve(bytes / width);
     else

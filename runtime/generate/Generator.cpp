@@ -4,6 +4,7 @@
 #include "runtime/generate/Sampler.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
+#include "runtime/io/Words.h"
 #include "runtime/train/Rank.h"
 
 #include <algorithm>
@@ -118,8 +119,8 @@ Status Generator::check(std::span<const Piece> pieces) const {
       return Status::error("a sequence needs at least one token before there are logits");
     int64_t length = rows[piece.sequence].position + static_cast<int64_t>(piece.tokens.size());
     if (length > contextLimit)
-      return Status::error("the sequence would have {} tokens, but the program was compiled for a context of {}",
-                           length, contextLimit);
+      return Status::error("the sequence would have {}, but the program was compiled for a context of {}",
+                           counted(length, "token"), contextLimit);
   }
   return Status::success();
 }
@@ -210,10 +211,9 @@ Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, 
   // The last token is sampled but not fed.
   int64_t needed = static_cast<int64_t>(prompt.size()) + std::max<int64_t>(maxTokens - 1, 0);
   if (needed > generator.contextLength())
-    return Status::error(
-        "a prompt of {} tokens and {} more need a context of {}, but the program was compiled for {}; valid: "
-        "less of both, or a program with a greater context_len",
-        prompt.size(), maxTokens, needed, generator.contextLength());
+    return Status::error("a prompt of {} and {} more need a context of {}, but the program was compiled for {}; valid: "
+                         "less of both, or a program with a greater context_len",
+                         counted(prompt.size(), "token"), maxTokens, needed, generator.contextLength());
   return Status::success();
 }
 

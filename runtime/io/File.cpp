@@ -1,4 +1,5 @@
 #include "runtime/io/File.h"
+#include "runtime/io/Words.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -74,8 +75,8 @@ Status InputFile::read(uint64_t offset, std::span<std::byte> target) const {
     if (got < 0)
       return readError(filePath, "read", errno);
     if (got == 0)
-      return Status::error(ErrorCode::corruptFile, "{}: ends after {} bytes, but bytes {} to {} are needed", filePath,
-                           offset + done, offset, offset + target.size());
+      return Status::error(ErrorCode::corruptFile, "{}: ends after {}, but bytes {} to {} are needed", filePath,
+                           counted(offset + done, "byte"), offset, offset + target.size());
     done += static_cast<size_t>(got);
   }
   return Status::success();
@@ -84,7 +85,8 @@ Status InputFile::read(uint64_t offset, std::span<std::byte> target) const {
 Expected<std::string> readTextFile(const std::string &path, uint64_t limit) {
   BRAID_ASSIGN(InputFile file, InputFile::open(path));
   if (file.size() > limit)
-    return Status::error(ErrorCode::corruptFile, "{}: has {} bytes; at most {} are read", path, file.size(), limit);
+    return Status::error(ErrorCode::corruptFile, "{}: has {}; at most {} are read", path, counted(file.size(), "byte"),
+                         limit);
   std::string text(file.size(), '\0');
   BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
   return text;

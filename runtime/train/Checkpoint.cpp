@@ -3,6 +3,7 @@
 #include "runtime/Bf16.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/io/Shape.h"
+#include "runtime/io/Words.h"
 
 #include <algorithm>
 #include <array>
@@ -457,8 +458,8 @@ private:
       std::string path = directory + "/" + name;
       BRAID_ASSIGN(FileContent content, fileContent(path));
       if (content.bytes != written.bytes)
-        return Status::error(ErrorCode::corruptFile, "{}: has {} bytes, but index.json says {}", path, content.bytes,
-                             written.bytes);
+        return Status::error(ErrorCode::corruptFile, "{}: has {}, but index.json says {}", path,
+                             counted(content.bytes, "byte"), written.bytes);
       if (content.hash != written.hash)
         return Status::error(ErrorCode::corruptFile, "{}: is damaged: its content hash is {}, but index.json says {}",
                              path, content.hash.hex(), written.hash.hex());

@@ -1,4 +1,5 @@
 #include "runtime/train/Progress.h"
+#include "runtime/io/Words.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -54,7 +55,7 @@ std::string Progress::render(const Step &step) const {
   double remaining = secondsPerStep * static_cast<double>(total - step.step);
   int width = static_cast<int>(fmt::formatted_size("{}", total));
   return fmt::format("step {:>{}}/{}  loss {:.4f}  grad {:.3g}  lr {:.3g}  {} tokens/s  ETA {}", step.step, width,
-                     total, step.loss, step.gradNorm, step.learningRate, formatQuantity(rate),
+                     total, shown(step.loss), shown(step.gradNorm), step.learningRate, formatQuantity(rate),
                      formatDuration(remaining));
 }
 

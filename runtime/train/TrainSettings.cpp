@@ -1,4 +1,5 @@
 #include "runtime/train/TrainSettings.h"
+#include "runtime/io/Words.h"
 
 #include <algorithm>
 
@@ -77,10 +78,9 @@ Status chooseRates(const Program &program, const TrainOptions &options, const Ba
     return Status::error("the minimum of the learning rate (--min-lr) is {}; valid: 0 to the learning rate (--lr), {}",
                          state.minLearningRate, state.learningRate);
   if (options.warmupSteps && *options.warmupSteps > state.steps)
-    return Status::error(
-        "a warm-up of {} steps (--warmup) does not fit into the {} of the training (--steps); valid: 0 "
-        "to {}",
-        *options.warmupSteps, state.steps, state.steps);
+    return Status::error("a warm-up of {} (--warmup) does not fit into the {} of the training (--steps); valid: 0 "
+                         "to {}",
+                         counted(*options.warmupSteps, "step"), state.steps, state.steps);
   settings.schedule = {state.learningRate, state.minLearningRate, state.warmupSteps, state.steps};
   return Status::success();
 }
@@ -102,29 +102,28 @@ Status checkResumed(const CheckpointState &state, const TrainOptions &options, c
     return Status::error("cannot resume: the checkpoint was trained with seed {}, but --seed asks for {}", state.seed,
                          *options.seed);
   if (state.seqLen != batch.seqLen)
-    return Status::error("cannot resume: the checkpoint was trained on rows of {} tokens, but the program has {}",
-                         state.seqLen, batch.seqLen);
+    return Status::error("cannot resume: the checkpoint was trained on rows of {}, but the program has {}",
+                         counted(state.seqLen, "token"), batch.seqLen);
   if (state.maxDocuments != batch.documentStride - 1)
-    return Status::error("cannot resume: the checkpoint was trained on rows of at most {} documents, but the program "
+    return Status::error("cannot resume: the checkpoint was trained on rows of at most {}, but the program "
                          "has {} (max_documents)",
-                         state.maxDocuments, batch.documentStride - 1);
+                         counted(state.maxDocuments, "document"), batch.documentStride - 1);
   if (state.corpusTokens != corpus.size() || state.corpusDocuments != corpus.documents())
-    return Status::error(
-        "cannot resume: the checkpoint was trained on {} tokens in {} documents, but the data given has "
-        "{} in {}",
-        state.corpusTokens, state.corpusDocuments, corpus.size(), corpus.documents());
+    return Status::error("cannot resume: the checkpoint was trained on {} in {}, but the data given has "
+                         "{} in {}",
+                         counted(state.corpusTokens, "token"), counted(state.corpusDocuments, "document"),
+                         corpus.size(), corpus.documents());
   if (uint64_t hash = corpus.hash(); state.corpusHash != hash)
-    return Status::error("cannot resume: the checkpoint was trained on other data of the same {} tokens (hash {:016x}, "
+    return Status::error("cannot resume: the checkpoint was trained on other data of the same {} (hash {:016x}, "
                          "the data given has {:016x})",
-                         state.corpusTokens, state.corpusHash, hash);
+                         counted(state.corpusTokens, "token"), state.corpusHash, hash);
   if (state.step > uint64_t(maxTrainSteps))
     return Status::error(ErrorCode::corruptFile, "cannot resume: the checkpoint is at step {}, above the limit {}",
                          state.step, maxTrainSteps);
   if (options.steps && state.step > *options.steps)
-    return Status::error(
-        "cannot resume: the checkpoint is at step {}, past the {} steps that --steps asks for (counted "
-        "from the start of training); valid: {} or more",
-        state.step, *options.steps, state.step);
+    return Status::error("cannot resume: the checkpoint is at step {}, past the {} that --steps asks for (counted "
+                         "from the start of training); valid: {} or more",
+                         state.step, counted(*options.steps, "step"), state.step);
   return Status::success();
 }
 

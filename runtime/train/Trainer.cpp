@@ -2,6 +2,7 @@
 
 #include "runtime/io/ChromeTrace.h"
 #include "runtime/io/JsonLines.h"
+#include "runtime/io/Words.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ModelDifference.h"
 #include "runtime/train/Progress.h"
@@ -44,7 +45,7 @@ private:
   Status evaluateHeldout(bool last);
   Status keepLock();
   // A checkpoint replaces the older ones when a step with its weights was finite; until then there is one more.
-  int kept() const { return options.keep + (options.checkFinite ? 1 : 0); }
+  int kept() const { return options.keep + 1; }
   Status prune(int keep);
   void pruneOrSay(uint64_t step, std::string_view next);
   std::string lastGood() const;
@@ -70,6 +71,7 @@ private:
   TrainResult result;
   Clock::time_point began;
   uint64_t lastSaved = UINT64_MAX; // the step of the checkpoint that was saved or resumed from last
+  bool spoiled = false; // by the last step, which was not finite
 
   // Rank 0 only.
   std::optional<Progress> progress;
@@ -235,17 +237,16 @@ Status Trainer::start() {
     if (resumed)
       BRAID_TRY(sayWhatChanged(before));
     double slots = static_cast<double>(rows->size()) * static_cast<double>(update.shape().seqLen);
-    progress->message(fmt::format("data: {} {}s in {} document{}; {} rows of {}, {:.1f}% padding", corpus.size(),
-                                  corpus.unit(), corpus.documents(), corpus.documents() == 1 ? "" : "s", rows->size(),
+    progress->message(fmt::format("data: {} in {}; {} of {}, {:.1f}% padding", counted(corpus.size(), corpus.unit()),
+                                  counted(corpus.documents(), "document"), counted(rows->size(), "row"),
                                   update.shape().seqLen, 100 * (1 - static_cast<double>(rows->labels()) / slots)));
     if (settings.minimumIsScaled)
       progress->message(fmt::format("the minimum of the learning rate is {:.3g}: it keeps its share of the peak (give "
                                     "--min-lr for another)",
                                     state.minLearningRate));
     if (state.warmupSteps > state.steps)
-      progress->message(
-          fmt::format("the warm-up of {} steps is longer than the training: the learning rate ends at {:.3g}",
-                      state.warmupSteps, settings.schedule.at(state.steps)));
+      progress->message(fmt::format("the warm-up of {} is longer than the training: the learning rate ends at {:.3g}",
+                                    counted(state.warmupSteps, "step"), settings.schedule.at(state.steps)));
     if (!options.metricsPath.empty()) {
       if (resumed) {
         BRAID_TRY(dropLinesAfter(options.metricsPath, "step", state.step));
@@ -302,19 +303,23 @@ Status Trainer::step() {
   double learningRate = settings.schedule.at(number);
   BRAID_TRY(update.run(number, state.dataPosition, learningRate, options.checkFinite));
   double loss = update.loss(), gradNorm = update.gradNorm();
-  if (options.checkFinite && (!std::isfinite(loss) || !std::isfinite(gradNorm))) {
+  bool finite = std::isfinite(loss) && std::isfinite(gradNorm);
+  if (options.checkFinite && !finite) {
     std::string why = "the update was applied";
     if (update.refused()) {
       BRAID_ASSIGN(why, update.explainRefusal(number, state.dataPosition));
       why = "the update was not applied; " + why;
     }
-    auto shown = [](double value) { return std::isnan(value) ? NAN : value; }; // without its sign
     return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}; {}",
                          number, shown(loss), shown(gradNorm), learningRate, lastGood(), why);
   }
   // The weights of the last checkpoint have proved themselves.
-  if (options.checkFinite && lastSaved == state.step)
+  if (finite && lastSaved == state.step)
     pruneOrSay(number, "the next checkpoint tries again");
+  if (!finite && !spoiled && !options.checkpointDir.empty() && rank.isFirst())
+    progress->message(fmt::format("step {}: loss {}, gradient norm {}; {}; others follow steps that are finite", number,
+                                  shown(loss), shown(gradNorm), lastGood()));
+  spoiled = !finite;
   uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
   tokensSeen += tokens;
   state.step = number;
@@ -335,7 +340,7 @@ Status Trainer::evaluateHeldout(bool last) {
   if (rank.isFirst()) {
     if (!last)
       progress->message(
-          fmt::format("step {}: held-out loss {:.4f} nats/{}", state.step, evaluated.nats, heldout.unit()));
+          fmt::format("step {}: held-out loss {:.4f} nats/{}", state.step, shown(evaluated.nats), heldout.unit()));
     if (metrics)
       writeMetrics({{"step", state.step}, {"heldout_loss", evaluated.nats}, {"heldout_tokens", evaluated.tokens}});
   }
@@ -399,7 +404,8 @@ void Trainer::pruneOrSay(uint64_t step, std::string_view next) {
 }
 
 Status Trainer::save() {
-  if (options.checkpointDir.empty() || lastSaved == state.step)
+  // Weights behind a step that was not finite would take the places of those that one can go on from.
+  if (options.checkpointDir.empty() || lastSaved == state.step || spoiled)
     return Status::success();
   Status saved = rank.isFirst() ? keepLock() : Status::success();
   bool isComplete = false;

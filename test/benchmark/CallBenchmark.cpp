@@ -5,6 +5,7 @@
 #include "runtime/io/TensorNames.h"
 #include "runtime/train/Rank.h"
 #include "test/benchmark/EntryProfile.h"
+#include "tools/common/Version.h"
 
 #include <CLI/CLI.hpp>
 
@@ -128,6 +129,7 @@ int main(int argc, char **argv) {
       ->capture_default_str()
       ->type_name("N");
   app.add_option("--threads", options.threads, "worker threads (default: all cores)")->type_name("N");
+  app.set_version_flag("--version", braid::versionText("braid-call-benchmark"));
   CLI11_PARSE(app, argc, argv);
   Status status = run(options);
   if (!status.ok())

@@ -149,7 +149,8 @@ Expected<ChildResult> runChild(const std::vector<std::string> &command, const st
   text << std::ifstream(outputFile).rdbuf();
   result.output = text.str();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return Status::error("{} ended with wait status {}", command[0], status);
+    return WIFEXITED(status) ? Status::error("{} ended with exit status {}", command[0], WEXITSTATUS(status))
+                             : Status::error("{} ended by signal {}", command[0], WTERMSIG(status));
   return result;
 }
 

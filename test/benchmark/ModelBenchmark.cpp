@@ -6,6 +6,7 @@
 #include "test/benchmark/EntryProfile.h"
 #include "test/benchmark/Report.h"
 #include "test/benchmark/Training.h"
+#include "tools/common/Version.h"
 
 #include <CLI/CLI.hpp>
 
@@ -358,11 +359,14 @@ int main(int argc, char **argv) {
   std::error_code ignored;
   options.directory = std::filesystem::canonical("/proc/self/exe", ignored).parent_path().string();
   options.models = {"models/tiny-hybrid.json"};
+  options.commit = braid::commitText();
   app.add_option("models", options.models, "model descriptions; MODEL.json@bf16: with --dtype=bf16")
       ->type_name("MODEL.json")
       ->capture_default_str();
   app.add_option("--json", options.json, "also write everything that was measured to this file")->type_name("FILE");
-  app.add_option("--commit", options.commit, "what the report calls the state of the sources")->type_name("TEXT");
+  app.add_option("--commit", options.commit, "what the report calls the state of the sources")
+      ->capture_default_str()
+      ->type_name("TEXT");
   app.add_option("--threads", options.threads, "worker threads (default: all cores)")->type_name("N");
   app.add_option("--compiles", options.compiles, "how often each model is compiled")
       ->check(CLI::Range(1, 100))
@@ -381,6 +385,7 @@ int main(int argc, char **argv) {
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str()
       ->type_name("N");
+  app.set_version_flag("--version", braid::versionText("braid-benchmark"));
   CLI11_PARSE(app, argc, argv);
   Status status = run(options);
   return status.ok() ? 0 : 1;

@@ -5,6 +5,7 @@
 #include "test/benchmark/CopiedRanks.h"
 #include "test/benchmark/Machine.h"
 #include "test/benchmark/Training.h"
+#include "tools/common/Version.h"
 
 #include <CLI/CLI.hpp>
 
@@ -109,6 +110,7 @@ int main(int argc, char **argv) {
       ->capture_default_str()
       ->type_name("N");
   app.add_option("--threads", options.threads, "worker threads (default: all cores)")->type_name("N");
+  app.set_version_flag("--version", braid::versionText("braid-slice-benchmark"));
   CLI11_PARSE(app, argc, argv);
   if (Status status = run(options); !status.ok()) {
     fmt::print(stderr, "braid-slice-benchmark: {}\n", status.message());

@@ -272,7 +272,7 @@ TEST(Session, CreateErrors) {
   p.target = "cpu";
   SessionOptions two;
   two.worldSize = 2;
-  EXPECT_EQ(message(p, two), "test.braid: the program's mesh has 1 ranks but the session is given 2");
+  EXPECT_EQ(message(p, two), "test.braid: the program's mesh has 1 rank but the session is given 2");
   p.axis("dp", 2);
   EXPECT_EQ(message(p, two), "test.braid: 2 ranks need communicators (SessionOptions::comm)");
 

@@ -376,8 +376,8 @@ TEST(TrainLoop, TheLastCheckpointReplacesOlderOnesWhenItIsProved) {
   };
   EXPECT_EQ(left("unproved", Corpus({})), (std::vector<uint64_t>{4, 6}));
   EXPECT_EQ(left("tested", heldout), (std::vector<uint64_t>{6}));
-  options.checkFinite = false; // nothing is looked at
-  EXPECT_EQ(left("unchecked", Corpus({})), (std::vector<uint64_t>{6}));
+  options.checkFinite = false; // the run goes on whatever it sees, and its checkpoints are proved as any
+  EXPECT_EQ(left("unchecked", Corpus({})), (std::vector<uint64_t>{4, 6}));
 }
 
 size_t beginOfSample(const Corpus &corpus, uint64_t sample) {
@@ -447,6 +447,17 @@ TEST(TrainLoop, DivergenceIsIgnoredWhenAskedFor) {
   Trained run = runTraining({}, options, corpusWithABrokenSample());
   EXPECT_TRUE(run.status.ok()) << run.status.message();
   EXPECT_EQ(run.result.lastStep, 10u);
+  // Weights behind step 7, which is not a number, take the place of no others; those of a later step that is one again do.
+  TemporaryDirectory directory;
+  options.saveEvery = 1;
+  options.keep = 1;
+  for (auto [steps, kept] : {std::pair(7, std::vector<uint64_t>{5, 6}), {10, {9, 10}}}) {
+    options.steps = steps;
+    options.checkpointDir = directory / std::to_string(steps);
+    run = runTraining({}, options, corpusWithABrokenSample());
+    EXPECT_TRUE(run.status.ok()) << run.status.message();
+    EXPECT_EQ(*listCheckpoints(options.checkpointDir), kept);
+  }
 }
 
 TEST(TrainLoop, RefusesToMixRuns) {
@@ -466,13 +477,12 @@ TEST(TrainLoop, RefusesToMixRuns) {
   expect(options, corpus,
          "already holds a checkpoint of step 2: resume from it (--resume), or choose another directory");
   options.resume = true;
-  expect(options, corpusOf(sampleText(5001)),
-         "trained on 5000 tokens in 1 documents, but the data given has 5001 in 1");
+  expect(options, corpusOf(sampleText(5001)), "trained on 5000 tokens in 1 document, but the data given has 5001 in 1");
   expect(options, corpusOf(sampleText(5000, 2)), "trained on other data of the same 5000 tokens");
   expect(options, corpus, "trained on rows of 16 tokens, but the program has 8", 8);
   TrainOptions shorter = options;
   shorter.steps = 1;
-  expect(shorter, corpus, "the checkpoint is at step 2, past the 1 steps that --steps asks for");
+  expect(shorter, corpus, "the checkpoint is at step 2, past the 1 step that --steps asks for");
   TrainOptions warm = options;
   warm.warmupSteps = 3;
   expect(warm, corpus,

@@ -1,3 +1,4 @@
+#include "runtime/io/Words.h"
 #include "runtime/train/Evaluate.h"
 #include "tools/braid-run/Commands.h"
 
@@ -34,8 +35,8 @@ Status run(const Options &options) {
   }));
   if (!ranks.speaks())
     return Status::success();
-  fmt::print("held-out loss  {:>8.4f} nats/{} {:>8.4f} bits/{}  over {} {}s in {:.1f} s\n", result.nats, corpus.unit(),
-             result.bits(), corpus.unit(), result.tokens, corpus.unit(), result.seconds);
+  fmt::print("held-out loss  {:>8.4f} nats/{} {:>8.4f} bits/{}  over {} in {:.1f} s\n", shown(result.nats),
+             corpus.unit(), shown(result.bits()), corpus.unit(), counted(result.tokens, corpus.unit()), result.seconds);
   if (result.assignments > 0)
     fmt::print("experts        {:>8.2f} % of {} assignments found no slot\n",
                100.0 * static_cast<double>(result.dropped) / static_cast<double>(result.assignments),

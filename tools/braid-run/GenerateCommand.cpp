@@ -3,6 +3,7 @@
 #include "runtime/generate/Sampler.h"
 #include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
+#include "runtime/io/Words.h"
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
@@ -257,9 +258,9 @@ Status run(const Options &options) {
       return Status::success();
     BRAID_TRY(writer.finish());
     auto rate = [](size_t tokens, double seconds) { return static_cast<double>(tokens) / std::max(seconds, 1e-9); };
-    fmt::print(stderr, "prompt: {} tokens, {:.0f} tokens/s; generated: {} tokens, {:.1f} tokens/s\n",
-               result.promptTokens, rate(result.promptTokens, result.promptSeconds), result.generatedTokens,
-               rate(result.generatedTokens, result.decodeSeconds));
+    fmt::print(stderr, "prompt: {}, {:.0f} tokens/s; generated: {}, {:.1f} tokens/s\n",
+               counted(result.promptTokens, "token"), rate(result.promptTokens, result.promptSeconds),
+               counted(result.generatedTokens, "token"), rate(result.generatedTokens, result.decodeSeconds));
     return Status::success();
   });
 }

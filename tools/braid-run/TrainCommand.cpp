@@ -1,4 +1,5 @@
 #include "runtime/io/ChromeTrace.h"
+#include "runtime/io/Words.h"
 #include "runtime/train/Bigram.h"
 #include "runtime/train/Trainer.h"
 #include "tools/braid-run/Commands.h"
@@ -44,13 +45,14 @@ struct Options {
 };
 
 void printLoss(std::string_view name, double nats, std::string_view unit, std::string_view note) {
-  fmt::print("{:<14} {:>8.4f} nats/{} {:>8.4f} bits/{}  {}\n", name, nats, unit, nats / std::numbers::ln2, unit, note);
+  fmt::print("{:<14} {:>8.4f} nats/{} {:>8.4f} bits/{}  {}\n", name, shown(nats), unit, shown(nats / std::numbers::ln2),
+             unit, note);
 }
 
 Status printHeldout(const EvalResult &model, const Corpus &training, const Corpus &heldout) {
   BRAID_ASSIGN(BigramModel::Result bigram, BigramModel::evaluate(training, heldout));
   std::string_view unit = heldout.unit();
-  printLoss("held-out loss", model.nats, unit, fmt::format("over {} {}s", model.tokens, unit));
+  printLoss("held-out loss", model.nats, unit, "over " + counted(model.tokens, unit));
   printLoss(fmt::format("{} bigram", unit), bigram.nats, unit,
             fmt::format("fitted on the same training {}, {}", heldout.isText() ? "text" : "data", bigram.smoothing));
   printLoss("difference", model.nats - bigram.nats, unit,
@@ -198,7 +200,8 @@ Action addTrain(CLI::App &command) {
       .add_flag(
           "--check-finite,!--no-check-finite", train.checkFinite,
           "End the run at a loss or gradient norm that is not finite, before its update is applied, and say which "
-          "command and which samples made it (on; --no-check-finite goes on)")
+          "command and which samples made it (on; --no-check-finite goes on, and saves no checkpoint behind such a "
+          "step)")
       ->default_str("true");
   command.add_option("--metrics", train.metricsPath, "Write one JSON object per step to this file (rank 0 does)")
       ->type_name("F.jsonl");

@@ -6,6 +6,7 @@
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
 #include "tools/common/StandardStreams.h"
+#include "tools/common/Version.h"
 #include "tools/common/WordFlag.h"
 
 #include <csignal>
@@ -173,11 +174,12 @@ int main(int argc, char **argv) {
     return 1; // there may be nowhere to say why
   CLI::App app("Runs programs that braid-compile wrote.", "braid-run");
   app.require_subcommand(1);
+  app.set_version_flag("--version", braid::versionText("braid-run"), "Print the version and the commit, and exit");
   app.failure_message([](const CLI::App *command, const CLI::Error &error) {
     const CLI::App *chosen = command;
     for (const CLI::App *sub : command->get_subcommands())
       chosen = sub;
-    std::string name = chosen == command ? "" : chosen->get_name() + " ", message = error.what();
+    std::string name = chosen == command ? "" : chosen->get_name() + " ", message = braid::wordsOf(error);
     if (chosen == command && dynamic_cast<const CLI::RequiredError *>(&error)) {
       std::vector<std::string> unknown = command->remaining();
       message = unknown.empty() ? "a subcommand is missing; there are"

@@ -4,6 +4,7 @@
 
 #include "compiler/Diagnostics.h"
 #include "tools/common/StandardStreams.h"
+#include "tools/common/Version.h"
 #include "tools/common/WordFlag.h"
 
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -37,8 +38,9 @@ inline int runTool(CLI::App &app, int argc, char **argv, llvm::function_ref<int(
     std::string command = app->get_name();
     for (const CLI::App *chosen : app->get_subcommands())
       command += " " + chosen->get_name();
-    return app->get_name() + ": error: " + error.what() + " (see " + command + " --help)\n";
+    return app->get_name() + ": error: " + wordsOf(error) + " (see " + command + " --help)\n";
   });
+  app.set_version_flag("--version", versionText(app.get_name()), "Print the version and the commit, and exit");
   if (std::string message = checkEmptyFlags(argc, argv); !message.empty()) {
     printError(message);
     return 2;

@@ -45,6 +45,15 @@ inline CLI::Option *notEmpty(CLI::Option *option) {
   return option->check(CLI::Validator(check, ""));
 }
 
+/// What is wrong with a command line: a flag that is given too often, in words.
+inline std::string wordsOf(const CLI::Error &error) {
+  std::string words = error.what();
+  constexpr std::string_view tooOften = ": At Most 1 required but received ";
+  if (size_t at = words.find(tooOften); at != std::string::npos)
+    words = words.substr(0, at) + " is given " + words.substr(at + tooOften.size()) + " times; valid: once";
+  return words;
+}
+
 } // namespace braid
 
 #endif // TOOLS_COMMON_WORDFLAG_H

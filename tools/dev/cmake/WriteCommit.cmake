@@ -1,0 +1,15 @@
+# cmake -DSOURCE=DIR -DHEADER=FILE -DVERSION=V -P WriteCommit.cmake: the version and the commit of the sources, where git knows it, as macros.
+execute_process(COMMAND git -C ${SOURCE} rev-parse --short=12 HEAD OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+execute_process(COMMAND git -C ${SOURCE} status --porcelain -uno OUTPUT_VARIABLE changes ERROR_QUIET)
+if(NOT commit)
+  set(commit unknown)
+elseif(changes)
+  string(APPEND commit +changes)
+endif()
+set(text "#define BRAID_VERSION \"${VERSION}\"\n#define BRAID_COMMIT \"${commit}\"\n")
+if(EXISTS ${HEADER})
+  file(READ ${HEADER} before)
+endif()
+if(NOT before STREQUAL text) # nothing is compiled again where nothing has changed
+  file(WRITE ${HEADER} "${text}")
+endif()
