@@ -2,6 +2,7 @@
 where something is wrong.
 """
 import array
+import ctypes
 import glob
 import json
 import math
@@ -9,6 +10,7 @@ import os
 import random
 import shutil
 import statistics
+import threading
 
 TINY = 1.1754943508222875e-38  # what is smaller than this f32 cannot hold
 SANITIZER, CUDA_FOLDERS = "compute-sanitizer", "/usr/local/cuda*/bin"  # where NVIDIA's packages leave it, which add nothing to the PATH
@@ -152,6 +154,45 @@ def spread(seconds):
     return {"ms": 1e3 * statistics.median(ordered), "spread_ms": 1e3 * (ordered[-1 - quarter] - ordered[quarter]), "rounds": len(ordered)}
 
 
+class Clock:
+    """The clock and the power of the device while a `with` runs, asked of the driver's management library: products that draw all the power that a device
+    may are slowed down by that, not by what they wait for. Nothing is said where there is no such library."""
+    EVERY = 0.02  # s
+    SM = 1  # NVML_CLOCK_SM
+
+    def __enter__(self):
+        self.samples, self.done = [], threading.Event()
+        self.thread = threading.Thread(target=self.watch, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        self.thread.join()
+
+    def watch(self):
+        try:
+            nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            device, mhz, milliwatts = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_uint()
+            if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)):
+                return
+            while not self.done.wait(self.EVERY):
+                if not nvml.nvmlDeviceGetClockInfo(device, self.SM, ctypes.byref(mhz)) and not nvml.nvmlDeviceGetPowerUsage(device, ctypes.byref(milliwatts)):
+                    self.samples.append((mhz.value, milliwatts.value / 1000))
+            nvml.nvmlShutdown()
+        except (OSError, AttributeError):
+            pass
+
+    def seen(self):
+        """-> medians of the samples that have more than half of the greatest power: between them the host made inputs."""
+        busy = [sample for sample in self.samples if sample[1] > max(watts for _, watts in self.samples) / 2]
+        return {"clock": {"mhz": statistics.median(mhz for mhz, _ in busy), "watts": round(statistics.median(watts for _, watts in busy), 1)}} if busy else {}
+
+    def words(self):
+        clock = self.seen().get("clock")
+        return f"; {clock['mhz']:.0f} MHz, {clock['watts']:.0f} W" if clock else ""
+
+
 def train_item(runner, item):
     folder = runner.unpack(item)
     if item["vocabulary"] > 256:
@@ -160,14 +201,15 @@ def train_item(runner, item):
         draw = random.Random(5)
         with open(os.path.join(folder, "data", "tokens.u32"), "wb") as file:
             array.array("I", (draw.randrange(item["vocabulary"]) for _ in range(8 * item["tokens"]))).tofile(file)
-    steps = runner.train(folder, item["steps"], "bench")
+    with Clock() as clock:
+        steps = runner.train(folder, item["steps"], "bench")
     ends = [step["seconds"] for step in steps]
     if not all(isinstance(step["loss"], float) and math.isfinite(step["loss"]) for step in steps):
         raise RuntimeError("a loss is not finite: no time counts")
     warm = min(3, len(ends) - 2)
     measured = spread([b - a for a, b in zip(ends[warm:], ends[warm + 1:])])
     measured["tokens_per_s"] = 1e3 * item["tokens"] / measured["ms"]
-    return {"words": f"{measured['ms']:.4g} ms a step of {item['tokens']} tokens, {measured['tokens_per_s']:.4g} tokens/s", "times": {item["id"]: measured}}
+    return {"words": f"{measured['ms']:.4g} ms a step of {item['tokens']} tokens, {measured['tokens_per_s']:.4g} tokens/s{clock.words()}", "times": {item["id"]: measured}} | clock.seen()
 
 
 def noise(path, dtype, shape, sign, period=1 << 16):
@@ -210,7 +252,8 @@ def call_item(runner, item):
     # Of parameters that @init makes: a run is what a user waits for, its inputs and outputs too.
     whole = "seed" in item
     rounds = {"rounds": item["rounds"] if whole else 0, "launch_rounds": 0 if whole else item["rounds"], "seconds": item["round_seconds"]}
-    said = runner.calls(folder, cases, outputs=False, flags=["--seed", str(item["seed"])] if whole else [], **rounds)
+    with Clock() as clock:
+        said = runner.calls(folder, cases, outputs=False, flags=["--seed", str(item["seed"])] if whole else [], **rounds)
     for function, line in zip(item["functions"], said):
         times[function["label"]] = spread(line["seconds" if whole else "launch_seconds"])
         if not whole:
@@ -222,7 +265,7 @@ def call_item(runner, item):
     fastest = max((time["tflops"] for time in times.values() if "tflops" in time), default=None)
     rate = f", up to {fastest:.4g} TFLOP/s" if fastest else ""
     how = "with inputs and outputs" if whole else "kernels only, each waited for"
-    return {"words": f"{len(times)} functions, {how}{rate}", "times": times}
+    return {"words": f"{len(times)} functions, {how}{rate}{clock.words()}", "times": times} | clock.seen()
 
 
 def widen(source, path):

@@ -230,9 +230,54 @@ def wrong(folder):
     check(code == 0 and "passed   a/x" in said, f"rows that miss something: {said}")
 
 
+class Management:
+    """What a driver's library says: a device at work, then one that waits."""
+    said = [(1410, 650000), (1395, 690000), (1400, 700000), (1980, 120000), (1980, 110000)]
+
+    def __init__(self):
+        self.samples = list(self.said)
+
+    def nvmlInit_v2(self):
+        return 0
+
+    def nvmlShutdown(self):
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, number, device):
+        return number
+
+    def nvmlDeviceGetClockInfo(self, device, kind, mhz):
+        mhz._obj.value = self.samples[0][0]
+        return kind != 1
+
+    def nvmlDeviceGetPowerUsage(self, device, milliwatts):
+        milliwatts._obj.value = self.samples[0][1]
+        del self.samples[0:len(self.samples) > 1]
+        return 0
+
+
+def clock(folder):
+    items = importlib.machinery.SourceFileLoader("gpu_items", str(ROOT / "tools" / "dev" / "gpu_items.py")).load_module()
+    items.ctypes.CDLL = lambda name: Management()
+    items.Clock.EVERY = 0.001
+    with items.Clock() as seen:
+        while len(seen.samples) < len(Management.said):
+            time.sleep(0.001)
+    del seen.samples[len(Management.said):]
+    check(seen.seen() == {"clock": {"mhz": 1400, "watts": 690.0}} and seen.words() == "; 1400 MHz, 690 W", f"the clock of a device: {seen.seen()}")
+
+    def none(name):
+        raise OSError(f"{name}: no such file")
+
+    items.ctypes.CDLL = none
+    with items.Clock() as seen:
+        pass
+    check(seen.seen() == {} and seen.words() == "", "no management library")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
-    for test in (changed, full_disk, killed, ended, kernels, wrong):
+    for test in (changed, full_disk, killed, ended, kernels, wrong, clock):
         test(folder / test.__name__)
     print(f"gpu-check, {failures} failed")
     sys.exit(failures > 0)
