@@ -8,6 +8,10 @@
 // multiplies (ThreadRows.cpp): all that an iteration reads comes early, numbers of tokens too, and where its tiles lie says a table, which is read
 // as early.
 //
+// Few warps walk so, and wait for one product after the other: copies of 16 bytes would be instructions between those, and more than the units that also
+// read and write shared memory take before the next product. Where a kernel's tiles may come in boxes (ThreadBulkCopies.cpp) one thread starts them, and a
+// barrier in shared memory says that all are there. A box brings rows behind the last of a chunk, too: those few times all threads clear them.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadProducts.h"
 
@@ -30,6 +34,9 @@ struct ThreadLowering::Ahead {
   int64_t step, stages = 2;
   bool grouped = false; ///< copies of an iteration are one group
   SmallVector<tile::LoadOp> loads;
+  DenseSet<Operation *> boxes; ///< those that come in boxes, as panels
+  int64_t boxBytes = 0; ///< of an iteration
+  Buffer *full = nullptr; ///< of each stage: that its boxes are there
   SmallVector<Operation *> places; ///< scalars of an iteration that say where, in order
   SmallVector<Buffer *> buffers;
 };
@@ -81,10 +88,12 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
   });
   if (elements)
     return nullptr;
+  auto ahead = std::make_shared<Ahead>();
   auto bytesOfOne = [&](tile::LoadOp load) -> int64_t {
     auto type = cast<VectorType>(load.getType());
-    return panels.count(load.getResult()) ? panelOf(type).bytes()
-                                          : llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
+    return panels.count(load.getResult()) || ahead->boxes.contains(load)
+               ? panelOf(type).bytes()
+               : llvm::alignTo(lengthOf(type) * bytesOf(storage(type.getElementType())), 16);
   };
   // What a scan of few warps adds to its products is asked for early too, and what a walk makes them of.
   bool few = threads <= kFewWarps * kWarp && llvm::any_of(op.getResults(), [&](Value v) { return inRows.lookup(v); });
@@ -115,7 +124,16 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
              return rows ? inRows.count(dot.getResult()) : isCarried(other, op);
            });
   };
-  auto ahead = std::make_shared<Ahead>();
+  // Boxes bring what products read as a panel, and rows that formulas read by ldmatrix, which finds them there.
+  auto comesInBox = [&](tile::LoadOp load) {
+    VectorType type = tileType(load.getResult());
+    return walk && limits.wgmma && kernel->hasAttr(tile::kBoxesAttr) && op->getParentOp() == kernel &&
+           type.getRank() == 2 && isBox(load, panelOf(type)) &&
+           (panels.count(load.getResult()) || isHeldInRows(load.getResult()) ||
+            llvm::all_of(load->getUsers(), [&](Operation *user) {
+              return isa<tile::SliceOp>(user) && isHeldInRows(user->getResult(0));
+            }));
+  };
   ahead->loop = op;
   ahead->step = *step;
   llvm::SetVector<Operation *> places;
@@ -130,6 +148,10 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
         !llvm::all_of(numbers, [&](Value v) { return collectPlaces(v, op, places, /*tables=*/walk); }))
       continue;
     ahead->loads.push_back(load);
+    if (comesInBox(load)) {
+      ahead->boxes.insert(load);
+      ahead->boxBytes += bytesOfOne(load);
+    }
     bytes += bytesOfOne(load);
   }
   bool moved = llvm::any_of(places, [&](Operation *place) { // by the loop itself
@@ -146,8 +168,12 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
       --ahead->stages;
     return fit();
   };
-  if (walk && !most(handsOn ? 2 : kWantedStages))
+  if (walk && !most(handsOn ? 2 : kWantedStages)) {
     room = limits.sharedBytes - kPatternBytes * static_cast<int64_t>(ahead->loads.size());
+    for (Operation &inside : *op.getBody()) // lies beside, in each iteration
+      if (inside.getNumResults() == 1 && isHandedOn(inside.getResult(0)))
+        room -= llvm::alignTo(lengthOf(tileType(inside.getResult(0))) * 2, kPatternBytes);
+  }
   if (few || walk)
     most(2);
   if (!fit())
@@ -156,10 +182,15 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
   ahead->places = places.takeVector();
   llvm::sort(ahead->places, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   for (tile::LoadOp load : ahead->loads) {
-    bool panel = panels.count(load.getResult());
+    bool panel = panels.count(load.getResult()) || ahead->boxes.contains(load);
     Buffer *buffer = allocate(b.getI8Type(), ahead->stages * bytesOfOne(load), panel ? kPatternBytes : 16);
     ++buffer->pins;
     ahead->buffers.push_back(buffer);
+  }
+  // Whoever is through may not write where others still wait: barriers stay.
+  if (ahead->boxBytes > 0) {
+    ahead->full = allocate(b.getI64Type(), ahead->stages, kBarrierBytes);
+    ++ahead->full->pins;
   }
   return ahead;
 }
@@ -168,7 +199,7 @@ View ThreadLowering::stageOf(const Ahead &ahead, size_t i, Value stage) {
   tile::LoadOp load = ahead.loads[i];
   VectorType type = tileType(load.getResult());
   Buffer *buffer = ahead.buffers[i];
-  bool panel = panels.count(load.getResult());
+  bool panel = panels.count(load.getResult()) || ahead.boxes.contains(load);
   int64_t length = panel ? panelOf(type).bytes() / 2 : lengthOf(type);
   View view = panel ? panelView(buffer) : viewOf(buffer, type);
   auto space = cast<MemRefType>(shared.getType()).getMemorySpace();
@@ -186,12 +217,17 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
     Accesses before = std::exchange(pending, {});
     bool others = std::exchange(copying, false);
     llvm::SaveAndRestore together(grouped, ahead.grouped);
+    auto now = views; // of this iteration, where its loads have been
+    for (tile::LoadOp load : ahead.loads)
+      views.erase(load.getResult());
     scalars.map(op.getInductionVar(), at);
     for (Operation *place : ahead.places)
       if (failed(lowerScalar(place)))
         failedOnce = true;
     for (size_t i = 0; i < ahead.loads.size(); ++i) {
       tile::LoadOp load = ahead.loads[i];
+      if (ahead.boxes.contains(load))
+        continue;
       accesses[load] = access(load.getSource(), load.getIndices(), load.getDims(), load.getLimit());
       if (panels.count(load.getResult()))
         fillPanel(stageOf(ahead, i, stage), load);
@@ -201,11 +237,70 @@ void ThreadLowering::fetchAhead(const Ahead &ahead, Value at, Value stage) {
       else
         fill(stageOf(ahead, i, stage), tileType(load.getResult()), load.getResult());
     }
+    views = std::move(now);
+    if (ahead.full)
+      onlyIf(less(thread, 1), [&] {
+        Value full = barrierOf(b, loc, ahead.full->memref, ahead.stages, /*empty=*/false, stage);
+        expectBytes(b, loc, full, ahead.boxBytes);
+        for (size_t i = 0; i < ahead.loads.size(); ++i)
+          if (tile::LoadOp load = ahead.loads[i]; ahead.boxes.contains(load)) {
+            Value target = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, stageOf(ahead, i, stage).memref);
+            copyPanelInBulk(load, panelOf(tileType(load.getResult())), target, full);
+          }
+      });
     pending = std::move(before);
     copying = others;
   });
-  if (ahead.grouped)
+  if (ahead.grouped && ahead.boxes.size() < ahead.loads.size())
     NVVM::CpAsyncCommitGroupOp::create(b, loc);
+}
+
+/// Waits for the boxes of iteration `at`, the one numbered `number`, if there is one. Rows behind the limits of its tiles are cleared: zeros, as copies of threads
+/// leave there. The barrier behind this lets all warps read them.
+void ThreadLowering::awaitAhead(const Ahead &ahead, Value at, Value number) {
+  scf::ForOp op = ahead.loop;
+  Value hi = scalars.lookup(op.getUpperBound());
+  onlyIf(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at, hi), [&] {
+    IRMapping here = scalars;
+    scalars.map(op.getInductionVar(), at);
+    lowerScalars(ahead.places);
+    Value stage = remainder(number, ahead.stages), cuts;
+    SmallVector<std::pair<size_t, Value>> ending; // and how many of its rows are wanted
+    for (size_t i = 0; i < ahead.loads.size(); ++i)
+      if (tile::LoadOp load = ahead.loads[i];
+          ahead.boxes.contains(load) && endsBefore(load.getLimit(), load.getSource(), load.getDims().front())) {
+        Value row = scalars.lookup(load.getIndices()[load.getDims().front()]);
+        Value live = arith::SubIOp::create(b, loc, scalars.lookup(load.getLimit()), row);
+        ending.push_back({i, live});
+        Value rows = constant(tileType(load.getResult()).getDimSize(0));
+        Value cut = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, live, rows);
+        cuts = cuts ? arith::OrIOp::create(b, loc, cuts, cut).getResult() : cut;
+      }
+    awaitPhase(b, loc, barrierOf(b, loc, ahead.full->memref, ahead.stages, /*empty=*/false, stage),
+               remainder(divide(number, ahead.stages), 2));
+    // Lanes may have left the loop that waits one after the other.
+    NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
+    if (cuts)
+      onlyIf(cuts, [&] {
+        for (auto [i, live] : ending) {
+          tile::LoadOp load = ahead.loads[i];
+          clearRows(panelOf(tileType(load.getResult())), live, stageOf(ahead, i, stage), thread, threads);
+        }
+        orderForAsync();
+      });
+    scalars = here;
+  });
+}
+
+/// Waits for all copies of the next iteration but those that come in boxes.
+void ThreadLowering::finishAhead(const Ahead &ahead) {
+  if (ahead.boxes.size() == ahead.loads.size())
+    return;
+  NVVM::CpAsyncWaitGroupOp::create(b, loc, ahead.stages - 2);
+  // What boxes bring wgmma sees as it comes.
+  if (llvm::any_of(ahead.loads,
+                   [&](tile::LoadOp load) { return panels.count(load.getResult()) && !ahead.boxes.contains(load); }))
+    orderForAsync();
 }
 
 void ThreadLowering::beforeLoop(scf::ForOp op) {
@@ -216,11 +311,18 @@ void ThreadLowering::beforeLoop(scf::ForOp op) {
     return;
   aheads[op] = ahead;
   copied = true;
+  if (ahead->full) {
+    onlyIf(less(thread, 1),
+           [&] { beginPhases(b, loc, ahead->full->memref, ahead->stages, /*toFill=*/1, /*toLeave=*/0); });
+    orderForAsync();
+  }
   gpu::BarrierOp::create(b, loc); // nobody reads any more what lay there
   Value first = scalars.lookup(op.getLowerBound());
   for (int64_t i = 0; i + 1 < ahead->stages; ++i)
     fetchAhead(*ahead, i ? add(first, i * ahead->step) : first, constant(i));
-  awaitCopies(ahead->stages - 2);
+  finishAhead(*ahead);
+  if (ahead->full)
+    awaitAhead(*ahead, first, constant(0));
   gpu::BarrierOp::create(b, loc);
   pending = {};
   copying = false;
@@ -244,12 +346,31 @@ void ThreadLowering::enterIteration(scf::ForOp op, Value at) {
   int64_t before = ahead->stages - 1;
   Value other = before == 1 ? arith::SubIOp::create(b, loc, constant(1), stage).getResult()
                             : remainder(add(stage, before), ahead->stages);
-  fetchAhead(*ahead, add(at, before * ahead->step), other);
+  auto fetch = [this, ahead, next = add(at, before * ahead->step), other] { fetchAhead(*ahead, next, other); };
+  toFetch = {b.getInsertionBlock(), fetch};
+  bool byThreads = llvm::any_of(ahead->loads, [&](tile::LoadOp load) {
+    return tileType(load.getResult()).getRank() == 2 && !ahead->boxes.contains(load);
+  });
+  if (byThreads)
+    fetchBeside();
   scalars.map(op.getInductionVar(), at);
   for (size_t i = 0; i < ahead->loads.size(); ++i) {
     tile::LoadOp load = ahead->loads[i];
     fetched[load] = stageOf(*ahead, i, stage);
   }
+}
+
+/// What one thread starts does not keep others from multiplying: it comes behind the first products of an iteration, before they are awaited.
+void ThreadLowering::fetchBeside() {
+  if (!toFetch.second || b.getInsertionBlock() != toFetch.first)
+    return;
+  Accesses now = phase;
+  bool begun = started;
+  IRMapping here = scalars;
+  std::exchange(toFetch, {}).second();
+  scalars = here;
+  phase = now;
+  started = begun;
 }
 
 void ThreadLowering::leaveIteration(scf::ForOp op) {
@@ -261,7 +382,13 @@ void ThreadLowering::leaveIteration(scf::ForOp op) {
   std::shared_ptr<const Ahead> ahead = aheads.lookup(op);
   if (!ahead)
     return;
-  awaitCopies(ahead->stages - 2);
+  fetchBeside();
+  finishAhead(*ahead);
+  if (ahead->full) {
+    Value at = scalars.lookup(op.getInductionVar());
+    Value number = divide(arith::SubIOp::create(b, loc, at, scalars.lookup(op.getLowerBound())), ahead->step);
+    awaitAhead(*ahead, add(at, ahead->step), add(number, 1));
+  }
   writes = true;
 }
 

@@ -68,7 +68,7 @@ static void beginPhase(OpBuilder &b, Location loc, Value barrier, int64_t arriva
 
 void lower::beginPhases(OpBuilder &b, Location loc, Value barriers, int64_t stages, int64_t toFill, int64_t toLeave) {
   for (bool empty : {false, true})
-    for (int64_t stage = 0; stage < stages; ++stage) {
+    for (int64_t stage = 0; stage < stages && (!empty || toLeave > 0); ++stage) {
       Value number = arith::ConstantIndexOp::create(b, loc, stage);
       beginPhase(b, loc, barrierOf(b, loc, barriers, stages, empty, number), empty ? toLeave : toFill);
     }
@@ -304,7 +304,7 @@ Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &plac
   onlyIf(cuts, [&] {
     awaitPhase(b, loc, cut, cutParity);
     for (auto [panel, live] : ending)
-      clearRows(*panel, live, pipe.ring, add(mul(place.stage, constant(p.stageBytes)), panel->offset));
+      clearRows(*panel, live, pipe.ring, lane, kWarp, add(mul(place.stage, constant(p.stageBytes)), panel->offset));
     NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                                NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
     NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
@@ -313,14 +313,14 @@ Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &plac
   return arith::SelectOp::create(b, loc, cuts, arith::SubIOp::create(b, loc, constant(1), cutParity), cutParity);
 }
 
-/// By a warp: the rows from `live` on of a panel at so many bytes of the ring.
-void ThreadLowering::clearRows(const Panel &panel, Value live, const View &ring, Value offset) {
+void ThreadLowering::clearRows(const Panel &panel, Value live, const View &ring, Value number, int64_t together,
+                               Value offset) {
   constexpr int64_t chunksInRow = kRowBytes / (2 * kChunk);
   Type chunk = VectorType::get({kChunk}, b.getBF16Type());
-  Value first = divide(offset, 2);
+  Value first = offset ? divide(offset, 2) : constant(0);
   for (int64_t block = 0; block * kBlockColumns < panel.columns; ++block) {
-    Value begin = add(mul(arith::MaxSIOp::create(b, loc, live, constant(0)), constant(chunksInRow)), lane);
-    repeat(begin, constant(panel.rows * chunksInRow), constant(kWarp), {},
+    Value begin = add(mul(arith::MaxSIOp::create(b, loc, live, constant(0)), constant(chunksInRow)), number);
+    repeat(begin, constant(panel.rows * chunksInRow), constant(together), {},
            [&](Value i, ValueRange) -> SmallVector<Value> {
              Value element = add(mul(i, constant(kChunk)), block * panel.blockBytes() / 2);
              vector::StoreOp::create(b, loc, zero(chunk), ring.memref, ValueRange{add(first, element)});

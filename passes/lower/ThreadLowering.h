@@ -284,7 +284,7 @@ private:
   SmallVector<Value> addUpAlike(Value vector, bool reverse);
   SmallVector<Value> takeDiagonal(Value tile);
   SmallVector<Value> takeOwned(tile::RowsOp op);
-  void settle(Value v);
+  void settle(Value v, ArrayRef<Value> beside = {});
   void settleAll();
   void settleReads(Region &region);
   void fetchOperands(tile::DotOp op);
@@ -319,6 +319,9 @@ private:
   std::shared_ptr<const Ahead> loadsAhead(scf::ForOp op);
   View stageOf(const Ahead &ahead, size_t i, Value stage);
   void fetchAhead(const Ahead &ahead, Value at, Value stage);
+  void awaitAhead(const Ahead &ahead, Value at, Value number);
+  void finishAhead(const Ahead &ahead);
+  void fetchBeside();
   static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables = false,
                             bool carried = false);
 
@@ -352,6 +355,7 @@ private:
   /// `others`: groups behind that of these sums that may go on.
   SmallVector<Value> awaitProducts(ValueRange sums, int64_t others = 0);
   Value structOfSums(ValueRange sums, bool begun);
+  SmallVector<Value> begunSums(ValueRange sums);
   SmallVector<Value> sumsOfStruct(Value whole);
   Value multiplyByGroup(Value left, bool leftAlongK, Value right, bool rightAlongK, Value sums);
   SmallVector<Value> multiplyRowsByGroup(ValueRange left, Value right, bool rightAlongK, ValueRange sums);
@@ -412,7 +416,8 @@ private:
   SmallVector<Value> copyTiles(const Pipeline &pipe, ValueRange ring);
   void copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier);
   Value copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity);
-  void clearRows(const Panel &panel, Value live, const View &ring, Value offset);
+  /// By `together` threads, of which this is the one numbered `first`: the rows from `live` on of a panel at so many bytes of the ring.
+  void clearRows(const Panel &panel, Value live, const View &ring, Value first, int64_t together, Value offset = {});
   void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
   void copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target, Value barrier);
   void prefetchBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further);
@@ -484,6 +489,8 @@ private:
   DenseMap<Operation *, std::shared_ptr<Pipeline>> pipelines; ///< that loops over tiles have begun, by the loop over k
   DenseMap<Operation *, View> fetched; ///< what loads of this iteration read, by copies of the one before
   DenseMap<Value, SmallVector<Value>> owned; ///< the elements of a lane: c (of 8 columns), two halves, two neighbours
+  std::pair<Block *, std::function<void()>>
+      toFetch; ///< copies of the next iterations that this one starts beside its first products; none: null
   llvm::MapVector<Value, int64_t> inFlight; ///< products whose sums are not awaited yet, by their group's number
   int64_t groups = 0, awaited = 0; ///< of products so far, and how many of them are done
   SmallVector<Lifetime> lifetimes;

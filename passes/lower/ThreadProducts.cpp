@@ -177,13 +177,26 @@ static Value beginSums(OpBuilder &b, Location loc, int64_t count) {
 
 /// Whether a product's sums begin with it.
 static bool begins(Value sums) {
+  if (auto one = sums.getDefiningOp<LLVM::ExtractValueOp>())
+    sums = one.getContainer();
   auto code = sums.getDefiningOp<LLVM::InlineAsmOp>();
   return code && code.getAsmString().starts_with(kBeginSums);
 }
 
+static bool areZeros(ValueRange sums) {
+  return llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); });
+}
+
+/// Sums as they are, or, where they are zeros, such that begin with their product.
+SmallVector<Value> ThreadLowering::begunSums(ValueRange sums) {
+  if (!areZeros(sums))
+    return SmallVector<Value>(sums);
+  return sumsOfStruct(beginSums(b, loc, static_cast<int64_t>(sums.size())));
+}
+
 /// `begun`: sums that are zeros are begun by what writes them.
 Value ThreadLowering::structOfSums(ValueRange sums, bool begun) {
-  if (begun && llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); }))
+  if (begun && areZeros(sums))
     return beginSums(b, loc, static_cast<int64_t>(sums.size()));
   Value whole = LLVM::PoisonOp::create(b, loc, registersOf(b, static_cast<int64_t>(sums.size())));
   for (auto [i, sum] : llvm::enumerate(sums))
@@ -493,9 +506,10 @@ SmallVector<Value> ThreadLowering::multiplyRowsByGroup(ValueRange left, Value ri
       text += (i ? ", $" : "$") + std::to_string(first + i);
     return "{" + text + "}";
   };
-  std::string text = "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" +
-                     std::to_string(count * 2) + "k16.f32.bf16.bf16 " + list(0, count) + ", " + list(2 * count, 4) +
-                     ", $" + std::to_string(2 * count + 4) + ", p, 1, 1, " + (rightAlongK ? "0" : "1") + "; }";
+  std::string text = std::string("{ .reg .pred p; setp.ne.b32 p, ") + (begins(sums.front()) ? "0" : "1") +
+                     ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(count * 2) + "k16.f32.bf16.bf16 " +
+                     list(0, count) + ", " + list(2 * count, 4) + ", $" + std::to_string(2 * count + 4) +
+                     ", p, 1, 1, " + (rightAlongK ? "0" : "1") + "; }";
   std::string constraints;
   for (size_t i = 0; i < count; ++i)
     constraints += "=f,";

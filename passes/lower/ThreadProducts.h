@@ -109,7 +109,7 @@ bool endsBefore(Value limit, Value buffer, int64_t dimension);
 /// Barriers in shared memory, as i64, and bulk copies: inline assembly that says what it is (kBulkAttr). Of a ring of stages first those that say that one is full.
 void emitBulk(OpBuilder &b, Location loc, StringRef kind, StringRef text, StringRef constraints, ValueRange operands);
 Value barrierOf(OpBuilder &b, Location loc, Value barriers, int64_t stages, bool empty, Value stage);
-/// `toFill` arrivals make a stage full, `toLeave` make it empty.
+/// `toFill` arrivals make a stage full, `toLeave` make it empty; 0: no barrier says so.
 void beginPhases(OpBuilder &b, Location loc, Value barriers, int64_t stages, int64_t toFill, int64_t toLeave);
 /// Waits for the phases of this parity.
 void awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity);

@@ -209,20 +209,36 @@ void ThreadLowering::leaveBoxes(const RowBoxes &boxes) {
 
 /// What lies in a ring until the iteration ends may be multiplied while formulas are computed: sums are awaited where they are read. The assembler would
 /// wait as early as it can, and compute what does not need the sums behind that; but it moves nothing across a loop, such as that of threads that wait for
-/// boxes, which have come.
-void ThreadLowering::settle(Value v) {
+/// boxes, which have come. `beside`: what the same formula reads, made before; where warps wait for the whole block, and no such loop is there, it passes through
+/// the instruction that waits.
+void ThreadLowering::settle(Value v, ArrayRef<Value> beside) {
   auto it = inFlight.find(v);
   if (it == inFlight.end())
     return;
+  fetchBeside();
   for (auto &[loop, boxes] : rowBoxes) {
     if (it->second > awaited && it->second <= boxes->seen)
       awaitPhase(b, loc, barrierOf(b, loc, boxes->barriers->memref, boxes->stages, /*empty=*/false, boxes->stage),
                  boxes->phase);
     boxes->seen = groups;
   }
+  bool waits = it->second > awaited;
   awaited = std::max(awaited, it->second);
-  owned[v] = awaitProducts(owned[v], groups - awaited);
   inFlight.erase(it);
+  SmallVector<Value> together(owned[v]), passing;
+  for (Value other : beside)
+    if (waits && rowBoxes.empty() && other != v && !inFlight.count(other) && tileType(other).getElementType().isF32()) {
+      passing.push_back(other);
+      llvm::append_range(together, owned[other]);
+    }
+  together = awaitProducts(together, groups - awaited);
+  ArrayRef<Value> rest = together;
+  passing.insert(passing.begin(), v);
+  for (Value one : passing) {
+    size_t count = owned[one].size();
+    owned[one] = SmallVector<Value>(rest.take_front(count));
+    rest = rest.drop_front(count);
+  }
 }
 
 void ThreadLowering::settleAll() {

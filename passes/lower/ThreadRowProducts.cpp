@@ -77,6 +77,8 @@ SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<
     first = first ? describePanel(first, left.panel.blockBytes()) : Value();
   }
   Value whole = held.empty() ? structOfSums(sums, /*begun=*/!rowBoxes.empty()) : Value();
+  if (!whole && known)
+    sums = begunSums(sums);
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   for (int64_t k = 0; k < depth; k += 16) {
     Value y = further(right, base, k);
@@ -125,10 +127,19 @@ void ThreadLowering::holdInRows(Value tile, const View &view, int64_t column) {
   Value inMatrix = remainder(lane, 8), low = remainder(divide(lane, 8), 2), high = divide(lane, 16);
   Value row = add(add(mul(warp, constant(kOwnRows)), mul(low, constant(8))), column),
         first = add(inMatrix, mul(high, constant(8)));
-  // Where rows are as far from each other as is known, they are numbers behind the lane's first.
-  std::optional<int64_t> apart = getConstantIntValue(view.strides.front());
+  // Where rows are as far from each other as is known, they are numbers behind the lane's first. In a panel that a box has brought, too: each of the lane's rows is the
+  // same one of eight.
+  bool panel = view.strides.empty();
+  std::optional<int64_t> apart = panel ? kBlockColumns : getConstantIntValue(view.strides.front());
   Value origin;
-  if (apart) {
+  if (panel) {
+    touched(view, false);
+    Value chunk = divide(row, kChunk), inBlock = arith::XOrIOp::create(b, loc, remainder(chunk, 8), inMatrix);
+    int64_t blockBytes = panelOf(tileType(tile)).blockBytes();
+    origin = add(add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, view.memref),
+                     mul(divide(chunk, 8), constant(blockBytes))),
+                 add(mul(first, constant(kRowBytes)), mul(inBlock, constant(kChunkBytes))));
+  } else if (apart) {
     touched(view, false);
     origin = add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, view.memref),
                  mul(offsetIn(view, {first}, row), constant(2)));

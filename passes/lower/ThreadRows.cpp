@@ -527,7 +527,7 @@ SmallVector<Value> ThreadLowering::ownedOf(Value v, bool turned) {
   bool isVector = type.getRank() == 1;
   SmallVector<Value> leaves = ownedLeaves(op && liesInRegisters(v) ? ValueRange(op->getOperands()) : ValueRange(v)),
                      values;
-  llvm::for_each(leaves, [&](Value leaf) { settle(leaf); });
+  llvm::for_each(leaves, [&](Value leaf) { settle(leaf, leaves); });
   startStrip();
   auto one = [&](Value row, Value column, int64_t half, size_t element) {
     if (isVector && element % 4 % 2 != 0)

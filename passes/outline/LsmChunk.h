@@ -51,6 +51,7 @@ struct LsmShape {
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
   bool wholeRows = false; ///< a chunk's gradient, factors of H, GH and D: all value columns in one tile
+  bool boxes = false; ///< a walk's tiles may come in boxes
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 
   ScanTraits traits() const { return ScanTraits(classId); }

@@ -179,8 +179,12 @@ public:
       ends = launch.run();
     }
     shape.mostColumns = shape.chunk;
-    auto launch =
-        begin("output_walk", shape, writeOutputWalk, columnGrid, {blocks->perHead * shape.segments, shape.heads, rows});
+    // Boxes are no larger than what they are cut from, and their rows 128 bytes.
+    constexpr int64_t boxColumns = 64;
+    shape.boxes = context.boxes && shape.token.isBF16() && shapeOf(walk.getK())[1] >= shape.chunk &&
+                  shape.keys >= boxColumns && shape.chunk >= boxColumns && shape.keys % 8 == 0;
+    auto launch = begin(context.boxes && !shape.boxes ? "output_walk_by_rows" : "output_walk", shape, writeOutputWalk,
+                        columnGrid, {blocks->perHead * shape.segments, shape.heads, rows});
     launch.arg("q", walk.getQ()).arg("k", walk.getK()).arg("v", walk.getV());
     optional(launch, "log_decay", walk.getLogDecay());
     optional(launch, "inverse", walk.getInverse());
@@ -472,6 +476,8 @@ private:
                                void (*write)(KernelBuilder &, const LsmShape &), Grid grid, const Extents &extents) {
     std::string kernel = context.kernel(shape.kernelName(what), grid, [&](KernelBuilder &k) {
       write(k, shape);
+      if (shape.boxes)
+        k.inBoxes();
       bool tokens = shape.token && shape.token.isBF16() && shape.chunk;
       if (!tokens && !shape.multipliedType().isBF16())
         return;

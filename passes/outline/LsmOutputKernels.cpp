@@ -22,8 +22,8 @@
 // Where some chunk of a program decays by more, which it knows at its end, it walks again, in parts of 16 tokens, in which log decays below -10 are -10: of what was there
 // 5e-5 are left then, a fortieth of what bf16 rounds. So any decays are right, strong ones slower.
 //
-// A delta rule's walk waits for four products of a chunk, one behind the other: K M, T times what is left of V, U and the keys. Scores, which wait for none, are handed
-// on before, Q M is computed beside K M, outputs beside the next state. Products of T by K and V of all chunks at once (lsm.chunk_factors) would leave one product less to wait
+// A delta rule's walk waits for three products of a chunk, one behind the other: K M, T times what is left of V, U and the keys. Scores and Q M, which wait for none of these,
+// are multiplied beside them, outputs beside the next state. Products of T by K and V of all chunks at once (lsm.chunk_factors) would leave one product less to wait
 // for, and 48 KB of a chunk of 64 tokens and 128 x 128 to write and to read where T is 8. Sums of decays, and exponentials of them, lie in memory too: a thread has
 // registers for the state, its rounded rows and two more sums, and for little else.
 //
@@ -166,24 +166,45 @@ private:
   /// The same of a delta rule. Which product begins before which is what registers are enough for.
   Var nextByInverse(Var n, Var lo, Var hi, Var state, Var queries, Var keys) {
     auto sums = [&](int64_t which) { return k.load(sumsIn, {b, n, h, which * C}, {C}); };
-    // Of two products that a loop begins with ptxas (CUDA 13.0) would have the first one awaited before the second: this one is, and its decays are computed beside it.
-    Var scores = dotTB(queries, keys), fromStart, toEnd, across;
+    auto decayed = [&](Var pairs) {
+      if (!sumsIn)
+        return mask(pairs, tile::Keep::lower);
+      Var c = sums(0);
+      return pairs * mask(exp(expand(c, 1, C) - expand(c, 0, C)), tile::Keep::lower);
+    };
+    Var held, out, scores;
+    // Where threads copy, their addresses are in registers that sums of a product more would need. Of two products that a loop begins with ptxas (CUDA 13.0) would have the
+    // first one awaited before the second: these are.
+    if (!shape.boxes) {
+      scores = decayed(dotTB(queries, keys));
+      out = dotTB(state, queries);
+    }
+    // K M, which the next state waits for. Scores and Q M are multiplied behind it while U is computed, decays of scores beside T times what is left of V.
+    held = dotTB(state, keys);
+    if (shape.boxes && sumsIn)
+      out = dotTB(state, queries);
+    if (shape.boxes)
+      scores = dotTB(queries, keys);
+    Var start = sumsIn ? sums(1) : Var(), fromStart = start ? expand(start, 0, VB) : Var();
+    auto times = [&](Var x, Var decay) { return decay ? x * decay : x; };
+    Var inverse = cast(k.load(inverseIn, {b, n, h, 0, 0}, {C, C}), shape.compute);
+    Var known = transpose(times(held, fromStart));
+    Var left = tokens(valuesIn, lo, hi, firstValue, VB) - known; // they lie along tokens, and stay so
+    Var written = dot(left, inverse, {}, {.transposeA = true, .transposeB = true}), across, toEnd;
+    if (shape.boxes && out)
+      out = times(out, fromStart); // the rounded state is in no register any more
+    if (shape.boxes)
+      scores = decayed(scores);
+    if (!out)
+      out = dotTB(state, queries); // before, eight bytes would be spilled for them
     if (sumsIn) {
-      Var c = sums(0), start = sums(1);
-      scores = scores * mask(exp(expand(c, 1, C) - expand(c, 0, C)), tile::Keep::lower);
-      fromStart = expand(start, 0, VB);
       toEnd = expand(sums(2), 0, VB);
       across = row(start, k.number(C - 1));
-    } else {
-      scores = mask(scores, tile::Keep::lower);
     }
-    auto times = [&](Var x, Var decay) { return sumsIn ? x * decay : x; };
-    Var inverse = cast(k.load(inverseIn, {b, n, h, 0, 0}, {C, C}), shape.compute);
-    Var out = dotTB(state, queries), known = transpose(times(dotTB(state, keys), fromStart));
-    Var left = tokens(valuesIn, lo, hi, firstValue, VB) - known; // they lie along tokens, and stay so
-    Var written = dot(left, inverse, {}, {.transposeA = true, .transposeB = true});
     Var kept = times(state, across);
-    out = dot(written, scores, times(out, fromStart), {.transposeB = true});
+    if (!shape.boxes)
+      out = times(out, fromStart);
+    out = dot(written, scores, out, {.transposeB = true});
     Var after = dot(times(written, toEnd), keys, kept);
     storeOutputs(out, lo, hi);
     return after;

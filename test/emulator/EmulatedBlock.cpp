@@ -137,7 +137,6 @@ void Block::begin(int64_t i) {
   fiber.state = State::ready;
   fiber.copies.clear();
   fiber.copyGroups.clear();
-  fiber.unfenced = false;
   fiber.stores.clear();
   fiber.storeGroups.clear();
   fiber.committed = fiber.finished = 0;
@@ -256,9 +255,6 @@ bool Block::releaseGroup(int64_t first, int64_t end) {
   for (int64_t i = first; i < end; ++i)
     if (!(*fibers[i].product == *fibers[first].product))
       fail("threads of a warpgroup multiply different matrices", i);
-  for (int64_t i = 0; i < threads; ++i)
-    if (fibers[i].unfenced)
-      fail("a wgmma behind copies of a thread without a fence of the async proxy", i);
   multiplyGroup(first);
   for (int64_t i = first; i < end; ++i)
     fibers[i].state = State::ready;
@@ -376,8 +372,12 @@ void Block::endPhase(PhaseBarrier &barrier) {
 
 void Block::deliver() {
   for (BoxCopy &copy : std::exchange(boxes, {})) {
-    for (auto &[target, bytes] : copy.chunks)
+    for (auto &[target, bytes] : copy.chunks) {
       std::memcpy(target, bytes.data(), bytes.size());
+      int64_t first = target - shared;
+      for (int64_t i = first; i < first + static_cast<int64_t>(bytes.size()) && first >= 0 && i < sharedSize; ++i)
+        touches[i].copied = 0;
+    }
     PhaseBarrier &barrier = phasesOf(copy.barrier);
     for (auto &chunk : copy.chunks)
       barrier.bytes -= static_cast<int64_t>(chunk.second.size());
@@ -475,6 +475,8 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
       uint64_t offset = (at - base % space) % space; // from where shared memory begins
       if (offset + 2 > static_cast<uint64_t>(sharedSize))
         fail("a wgmma reads behind the end of shared memory", current);
+      if (const Touched &byte = touches[offset]; byte.copied != 0 && fibers[byte.last].fences + 1 == byte.copied)
+        fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", byte.last);
       touch(shared + offset, 2, /*writes=*/false, /*several=*/true, barriers);
       std::memcpy(&values[i * 16 + k], shared + offset, 2);
     }

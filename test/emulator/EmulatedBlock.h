@@ -102,6 +102,7 @@ struct Touched {
   uint64_t fences = 0, meetings = 0; ///< of the thread that wrote it last, so far
   int32_t last = 0; ///< that thread
   uint64_t readMeetings = 0; ///< of the thread that read it last
+  uint64_t copied = 0; ///< the fences, and one, of the thread that wrote it by a copy, so far; 0: nobody did
 };
 inline constexpr int32_t kSeveral = -1; ///< threads
 
@@ -134,7 +135,6 @@ struct Fiber {
   Fragments *fragments = nullptr;
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
-  bool unfenced = false; ///< what copies wrote is not ordered before wgmma yet
   uint64_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
   std::vector<BoxStore> stores; ///< that this thread has begun
   std::vector<size_t> storeGroups; ///< where each group of them that was committed ends
@@ -191,6 +191,13 @@ public:
   /// Of this thread; those that are not done yet end the process.
   void settleSums(float *sums, int32_t count);
 
+  /// What a copy of this thread has written: not ordered before wgmma until its next fence of the async proxy.
+  void wroteByCopy(const void *address, int64_t bytes) {
+    int64_t first = static_cast<const char *>(address) - shared;
+    for (int64_t i = std::max<int64_t>(first, 0); i < std::min(first + bytes, sharedSize) && !ignoresBarriers(); ++i)
+      touches[i].copied = self().fences + 1;
+  }
+
 private:
   void touch(const void *address, int64_t bytes, bool writes, int32_t thread, uint64_t since) {
     int64_t first = static_cast<const char *>(address) - shared;
@@ -212,6 +219,7 @@ private:
         byte.last = thread == kSeveral ? static_cast<int32_t>(current) : thread;
         byte.fences = fibers[byte.last].fences;
         byte.meetings = fibers[byte.last].meetings;
+        byte.copied = 0;
       } else {
         byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
         byte.read = barriers;

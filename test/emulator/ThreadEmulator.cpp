@@ -188,8 +188,8 @@ void braid_emulate_copies_wait(int32_t most) {
     theBlock().touch(copy.target, copy.size, /*writes=*/true, /*several=*/false, copy.begun);
     if (!atOnce)
       execute(copy);
+    theBlock().wroteByCopy(copy.target, copy.size);
   }
-  self.unfenced |= done > 0;
   self.copies.erase(self.copies.begin(), self.copies.begin() + static_cast<int64_t>(done));
   self.copyGroups.erase(self.copyGroups.begin(), end);
   for (size_t &group : self.copyGroups)
@@ -207,12 +207,10 @@ void braid_emulate_bulk_begin(int64_t barrier, int32_t arrivals) {
 }
 void braid_emulate_bulk_begun() {}
 void braid_emulate_bulk_arrive(int64_t barrier) { theBlock().arrive(reinterpret_cast<char *>(barrier), 0); }
-/// An arrival when all copies of the thread are done: here, at the last. What they wrote threads read, not wgmma.
+/// An arrival when all copies of the thread are done: here, at the last.
 void braid_emulate_bulk_copied(int64_t barrier) {
-  bool unfenced = theBlock().self().unfenced;
   braid_emulate_copies_commit();
   braid_emulate_copies_wait(0);
-  theBlock().self().unfenced = unfenced;
   theBlock().arrive(reinterpret_cast<char *>(barrier), 0);
 }
 void braid_emulate_bulk_expect(int64_t barrier, int32_t bytes) {
@@ -248,10 +246,7 @@ void braid_emulate_bulk_add_f32(int64_t source, int64_t index, const int64_t *sl
 void braid_emulate_bulk_commit() { theBlock().commitStores(); }
 void braid_emulate_bulk_read(int32_t most) { theBlock().awaitRead(most); }
 
-void braid_emulate_fence_async() {
-  theBlock().self().unfenced = false;
-  ++theBlock().self().fences;
-}
+void braid_emulate_fence_async() { ++theBlock().self().fences; }
 
 /// `sums`: n / 2 numbers of this thread of the warpgroup.
 void braid_emulate_wgmma(int64_t a, int64_t b, int32_t n, int32_t turnedA, int32_t turnedB, void *sums) {

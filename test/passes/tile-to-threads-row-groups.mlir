@@ -16,7 +16,8 @@
 // CHECK:         nvvm.ldmatrix
 // CHECK:         nvvm.wgmma.fence.aligned
 // CHECK-NOT:     nvvm.ldmatrix
-// CHECK-COUNT-2: llvm.inline_asm has_side_effects {threads.wgmma_rows = 0 : i32} "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, p, 1, 1, 0; }"
+// CHECK:         llvm.inline_asm has_side_effects {threads.wgmma_rows = 0 : i32} "{ .reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, p, 1, 1, 0; }"
+// CHECK:         llvm.inline_asm has_side_effects {threads.wgmma_rows = 0 : i32} "{ .reg .pred p; setp.ne.b32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, p, 1, 1, 0; }"
 // CHECK-NOT:     wgmma.mma_async
 // CHECK:         nvvm.wgmma.commit.group.sync.aligned
 // CHECK:         llvm.inline_asm has_side_effects "wgmma.wait_group.sync.aligned 0;"

@@ -234,3 +234,75 @@ func.func @channels(%q: memref<?x128xbf16> {tile.name = "q"}, %v: memref<?x64xbf
   tile.store %last#0, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
   return
 }
+
+// -----
+
+// Where tiles may come in boxes, one thread starts those of the next iteration, behind the first products of this one; what formulas read of them comes by ldmatrix from the panel. Numbers
+// are copied by threads, which no wgmma reads. The end waits for the boxes, clears rows behind the end of a chunk, and only then is there a fence.
+// GROUPS-LABEL: func.func @boxes
+// GROUPS:       scf.if
+// GROUPS-COUNT-4: threads.bulk = "begin"{{.*}}, %c1_i32
+// GROUPS:       gpu.barrier
+// GROUPS:       scf.if
+// GROUPS:         threads.bulk = "expect"{{.*}}, %c24576_i32
+// GROUPS-COUNT-3: threads.bulk = "copy"
+// GROUPS:       threads.bulk = "await"
+// GROUPS:       gpu.barrier
+// GROUPS:       scf.for {{.*}} -> (f32
+// GROUPS-NOT:     threads.bulk
+// GROUPS:         nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// GROUPS:         nvvm.wgmma.commit.group.sync.aligned
+// GROUPS:         scf.if
+// GROUPS:           nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 4, cache =  ca
+// GROUPS:           scf.if
+// GROUPS:             threads.bulk = "expect"
+// GROUPS-COUNT-3:     threads.bulk = "copy"
+// GROUPS:         wgmma.wait_group
+// The product of rows in registers begins without sums.
+// GROUPS:         setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16
+// GROUPS:         nvvm.cp.async.wait.group 2
+// GROUPS-NOT:     nvvm.fence.proxy
+// GROUPS:         scf.if
+// GROUPS:           threads.bulk = "await"
+// GROUPS-NEXT:      nvvm.bar.warp.sync
+// GROUPS-NEXT:      scf.if
+// GROUPS-COUNT-3:     vector.store {{.*}} : memref<4096xbf16, #gpu.address_space<workgroup>>, vector<8xbf16>
+// GROUPS:             nvvm.fence.proxy {{.*}}async.shared
+// GROUPS:         gpu.barrier
+// GROUPS:       return
+// CHECK-LABEL: func.func @boxes
+// CHECK-NOT:   threads.bulk
+// CHECK:       return
+func.func @boxes(%q: memref<?x64xbf16> {tile.name = "q"}, %k: memref<?x64xbf16> {tile.name = "k"}, %v: memref<?x64xbf16> {tile.name = "v"}, %g: memref<?xf32> {tile.name = "g"},
+                 %c: memref<?xi32> {tile.name = "chunks"}, %o: memref<?x64xbf16> {tile.name = "o"}, %s: memref<64x64xf32> {tile.name = "s"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.boxes, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %begin = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xf32>, vector<64x64xf32>
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%state = %begin) -> vector<64x64xf32> {
+    %rounded = arith.truncf %state : vector<64x64xf32> to vector<64x64xbf16>
+    %first = memref.load %c[%i] : memref<?xi32>
+    %lo = arith.index_cast %first : i32 to index
+    %behind = arith.addi %i, %c1 : index
+    %end = memref.load %c[%behind] : memref<?xi32>
+    %hi = arith.index_cast %end : i32 to index
+    %qv = tile.load %q[%lo, %c0] limit %hi {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %kv = tile.load %k[%lo, %c0] limit %hi {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %vv = tile.load %v[%lo, %c0] limit %hi {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %gv = tile.load %g[%lo] limit %hi {dims = array<i64: 0>} : memref<?xf32>, vector<64xf32>
+    %scores = tile.dot %qv, %kv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %rows = tile.expand %gv {axis = 0 : i64} : vector<64xf32>, vector<64x64xf32>
+    %decayed = arith.mulf %scores, %rows : vector<64x64xf32>
+    %handed = arith.truncf %decayed : vector<64x64xf32> to vector<64x64xbf16>
+    %of = tile.dot %rounded, %qv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %out = tile.dot %vv, %handed, %of {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %turned = tile.transpose %out : vector<64x64xf32>, vector<64x64xf32>
+    %stored = arith.truncf %turned : vector<64x64xf32> to vector<64x64xbf16>
+    tile.store %stored, %o[%lo, %c0] limit %hi {dims = array<i64: 0, 1>} : vector<64x64xbf16>, memref<?x64xbf16>
+    %next = tile.dot %vv, %kv, %state {transpose_a} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    scf.yield %next : vector<64x64xf32>
+  }
+  tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
