@@ -98,15 +98,17 @@ Value TileLowering::inBounds(Value row, Value limit) {
 }
 
 /// The same for rows row, row + 1, ...: one bit per lane.
-Value TileLowering::rowMask(Value row, Value limit, int64_t width) {
+Value TileLowering::rowMask(Value row, Value limit, int64_t width, bool countsUp) {
   auto clamp = [&](Value v) -> Value {
     v = arith::MinSIOp::create(b, loc, arith::MaxSIOp::create(b, loc, v, constant(0)), constant(width));
     return splat(arith::IndexCastOp::create(b, loc, b.getI32Type(), v), width);
   };
-  Value first = clamp(arith::SubIOp::create(b, loc, constant(0), row));
   Value last = clamp(arith::SubIOp::create(b, loc, limit, row));
   Value lane = lanes(width, b.getI32Type());
   Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, lane, last);
+  if (countsUp)
+    return below;
+  Value first = clamp(arith::SubIOp::create(b, loc, constant(0), row));
   Value above = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, lane, first);
   return arith::AndIOp::create(b, loc, below, above);
 }
@@ -159,6 +161,19 @@ void TileLowering::writeView(const View &view, ArrayRef<Value> lead, const Strip
 
 //===- Buffer arguments -------------------------------------------------------------------------------------------===//
 
+/// Sums and products of places in the grid, of loops that begin there, and of constants that are not negative.
+static bool countsUp(Value index) {
+  if (std::optional<int64_t> known = getConstantIntValue(index))
+    return *known >= 0;
+  if (auto argument = dyn_cast<BlockArgument>(index)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop && argument == loop.getInductionVar() && countsUp(loop.getLowerBound());
+  }
+  Operation *op = index.getDefiningOp();
+  return isa<tile::ProgramOp>(op) ||
+         (isa<arith::AddIOp, arith::MulIOp>(op) && llvm::all_of(op->getOperands(), countsUp));
+}
+
 TileLowering::Access TileLowering::access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit) {
   const View &view = arguments[buffer];
   Access result;
@@ -168,6 +183,7 @@ TileLowering::Access TileLowering::access(Value buffer, ValueRange indices, Arra
   for (int64_t dim : dims)
     result.strides.push_back(view.strides[dim]);
   result.row = scalars.lookup(indices[dims.front()]);
+  result.countsUp = countsUp(indices[dims.front()]);
   if (limit)
     result.limit = scalars.lookup(limit);
   return result;
@@ -247,7 +263,7 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
                                     Value(arith::MulIOp::create(b, loc, wide, stride)), lanesWanted, zero(vector));
   }
   if (rankOne && limit)
-    lanesWanted = both(lanesWanted, rowMask(add(at.row, strip.column), limit, strip.width));
+    lanesWanted = both(lanesWanted, rowMask(add(at.row, strip.column), limit, strip.width, at.countsUp));
   offset = add(offset, mul(strip.column, columnStride));
 
   if (!contiguous) {
@@ -344,7 +360,7 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
   if (strip.valid < strip.width)
     mask = laneMask(strip);
   if (lead.empty() && limit) {
-    Value inside = rowMask(add(at.row, strip.column), limit, strip.width);
+    Value inside = rowMask(add(at.row, strip.column), limit, strip.width, at.countsUp);
     mask = mask ? Value(arith::AndIOp::create(b, loc, mask, inside)) : inside;
   }
   if (getConstantIntValue(columnStride) != 1) {

@@ -342,7 +342,7 @@ protected:
   /// Whether a scatter writes the row that goes to this number.
   Value isWritten(tile::StoreOp op, Value number);
   Value laneMask(const Strip &strip);
-  Value rowMask(Value row, Value limit, int64_t width);
+  Value rowMask(Value row, Value limit, int64_t width, bool countsUp);
   Value inBounds(Value row, Value limit);
   void startStrip() { cache.clear(); }
 
@@ -371,6 +371,7 @@ protected:
 
   struct Access { ///< of one load or store: the parts that do not depend on the tile element
     Value offset, row, limit;
+    bool countsUp = false; ///< `row` is no negative number, whatever the grid is
     SmallVector<Value> strides; ///< per tile dimension
   };
   Access access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit);

@@ -445,3 +445,35 @@ func.func @mean_walk(%x: memref<?x64xf32> {tile.name = "x"}, %y: memref<?x64xf32
   }
   return
 }
+
+// -----
+
+// Rows are asked for the limit alone where their number counts up from the grid; what the host gives may be negative.
+// CHECK-LABEL: func.func @counts_up(
+// CHECK-NOT:     arith.cmpi sle
+// CHECK:         arith.cmpi sgt, %{{.*}} : vector<16xi32>
+// CHECK-NOT:     arith.cmpi sle
+// CHECK:         vector.maskedload
+// CHECK:         vector.maskedstore
+// CHECK-LABEL: func.func @from_the_host(
+// CHECK:         arith.cmpi sgt, %{{.*}} : vector<16xi32>
+// CHECK:         arith.cmpi sle, %{{.*}} : vector<16xi32>
+// CHECK:         vector.maskedload
+func.func @counts_up(%x: memref<?xf32> {tile.name = "x"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["block"]} {
+  %c1024 = arith.constant 1024 : index
+  %i = tile.program : index
+  %begin = arith.muli %i, %c1024 : index
+  %end = arith.addi %begin, %c1024 : index
+  %c32 = arith.constant 32 : index
+  scf.for %j = %begin to %end step %c32 {
+    %a = tile.load %x[%j] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<32xf32>
+    %b = arith.addf %a, %a : vector<32xf32>
+    tile.store %b, %x[%j] limit %n {dims = array<i64: 0>} : vector<32xf32>, memref<?xf32>
+  }
+  return
+}
+func.func @from_the_host(%x: memref<?xf32> {tile.name = "x"}, %y: memref<?xf32> {tile.name = "y"}, %first: index {tile.name = "first"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["block"]} {
+  %a = tile.load %x[%first] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<32xf32>
+  tile.store %a, %y[%first] limit %n {dims = array<i64: 0>} : vector<32xf32>, memref<?xf32>
+  return
+}
