@@ -60,12 +60,12 @@ void EntryBuilder::result(const NamedTensor &t, StringRef role, Value value, std
   results.push_back(value);
 }
 
-void EntryBuilder::master(const NamedTensor &parameter, Value value) {
+void EntryBuilder::moment(const NamedTensor &parameter, StringRef slot, Value value) {
   NamedTensor t = parameter;
-  t.name += ".master";
+  t.name += ("." + slot).str();
   SmallVector<NamedAttribute> list = describe(t, "moment");
   list.push_back(builder.getNamedAttr(attrs::of, builder.getStringAttr(parameter.name)));
-  list.push_back(builder.getNamedAttr(attrs::slot, builder.getStringAttr("master")));
+  list.push_back(builder.getNamedAttr(attrs::slot, builder.getStringAttr(slot)));
   resultAttrs.push_back(builder.getDictionaryAttr(list));
   results.push_back(value);
 }

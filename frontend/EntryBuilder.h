@@ -22,8 +22,8 @@ public:
   void output(llvm::StringRef name, mlir::Value value);
   /// A parameter or cache as a result; `alias` is the number of the argument whose place it takes.
   void result(const NamedTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
-  /// The f32 master of a parameter: part of the optimizer's state.
-  void master(const NamedTensor &parameter, mlir::Value value);
+  /// Part of the optimizer's state of a parameter.
+  void moment(const NamedTensor &parameter, llvm::StringRef slot, mlir::Value value);
   /// The function with all that was declared.
   mlir::func::FuncOp finish();
 

@@ -147,25 +147,31 @@ void ModelBuilder::buildInit() {
   EntryBuilder entry(spec, *module, "init");
   OpBuilder &builder = entry.builder;
   Value seed = entry.input("seed", RankedTensorType::get({1}, builder.getI64Type()));
-  SmallVector<std::pair<const NamedTensor *, Value>> masters;
+  struct Rounded {
+    const NamedTensor &parameter;
+    Value low, second;
+  };
+  SmallVector<Rounded> masters;
   for (const NamedTensor &t : tensors) {
     DenseF64ArrayAttr values =
         t.init.values.empty() ? DenseF64ArrayAttr() : builder.getDenseF64ArrayAttr(t.init.values);
-    auto init = [&](FloatType element) {
+    auto init = [&](Type element, StringRef part = "") {
       return InitOp::create(builder, entry.loc(t.name), RankedTensorType::get(t.shape, element), seed, ValueRange(),
                             builder.getStringAttr(t.init.distribution), builder.getDenseI64ArrayAttr(t.keys()),
                             builder.getF64FloatAttr(t.init.scale), builder.getF64FloatAttr(t.init.low),
                             builder.getF64FloatAttr(t.init.high), values,
                             t.layers.empty() ? UnitAttr() : builder.getUnitAttr(), DenseI64ArrayAttr(),
-                            DenseI64ArrayAttr());
+                            DenseI64ArrayAttr(), part.empty() ? StringAttr() : builder.getStringAttr(part));
     };
     entry.result(t, "parameter", init(t.element));
-    // The generator computes in f32: the parameter is exactly its master, rounded.
+    // The generator computes in f32: the parameter is exactly its master, rounded, and these are the master's other parts.
     if (t.trained && t.element != types.wide)
-      masters.push_back({&t, init(types.wide)});
+      masters.push_back({t, init(builder.getI16Type(), "low"), init(types.wide, "half")});
   }
-  for (auto &[parameter, value] : masters)
-    entry.master(*parameter, value);
+  for (const Rounded &master : masters) {
+    entry.moment(master.parameter, "second", master.second);
+    entry.moment(master.parameter, "low", master.low);
+  }
   entry.finish();
 }
 

@@ -378,11 +378,11 @@ private:
     return Status::success();
   }
 
-  // Sums exist for every type but u8, on whole elements.
+  // Sums exist for every type but u8 and i16, on whole elements.
   Status checkSum(const schema::Collective &collective, unsigned __int128 bytes) {
     auto type = static_cast<DType>(collective.dtype());
-    if (type == DType::u8)
-      return corrupt("{}: no sum over u8", where);
+    if (type == DType::u8 || type == DType::i16)
+      return corrupt("{}: no sum over {}", where, toString(type));
     if (bytes % sizeOf(type))
       return corrupt("{}: {} bytes are not whole elements of {}", where, clamp(static_cast<__int128>(bytes)),
                      toString(type));

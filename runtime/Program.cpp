@@ -21,6 +21,7 @@ size_t sizeOf(DType type) {
   case DType::i32: return 4;
   case DType::i64: return 8;
   case DType::u8: return 1;
+  case DType::i16: return 2;
   }
   return 1;
 }
@@ -33,6 +34,7 @@ std::string_view toString(DType type) {
   case DType::i32: return "i32";
   case DType::i64: return "i64";
   case DType::u8: return "u8";
+  case DType::i16: return "i16";
   }
   return "unknown";
 }
@@ -263,9 +265,9 @@ const TensorInfo *Program::findCompanion(std::string_view parameter, Role role, 
   return nullptr;
 }
 
-const TensorInfo *Program::masterOf(const TensorInfo &parameter) const {
+const TensorInfo *Program::momentOf(const TensorInfo &parameter, std::string_view slot) const {
   for (const TensorInfo &tensor : tensorTable)
-    if (tensor.role == Role::moment && tensor.slot == "master" && tensor.of == parameter.name &&
+    if (tensor.role == Role::moment && tensor.slot == slot && tensor.of == parameter.name &&
         tensor.layers == parameter.layers)
       return &tensor;
   return nullptr;

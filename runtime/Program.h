@@ -26,7 +26,7 @@ struct Program;
 namespace braid::runtime {
 
 // The values equal those of the schema.
-enum class DType : uint8_t { f32 = 0, bf16 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5 };
+enum class DType : uint8_t { f32 = 0, bf16 = 1, f64 = 2, i32 = 3, i64 = 4, u8 = 5, i16 = 6 };
 enum class Role : uint8_t { parameter = 0, moment = 1, gradient = 2, input = 3, output = 4, cache = 5 };
 
 size_t sizeOf(DType type);
@@ -56,7 +56,7 @@ struct TensorInfo {
   std::vector<int32_t> layers;
   std::vector<ShardInfo> shards;
   std::string of; // moment, gradient: the parameter's name
-  std::string slot; // moment: "first", "second" or "master"
+  std::string slot; // moment: "first", "second", "low" or "master"
 
   size_t layerCount() const { return layers.empty() ? 1 : layers.size(); }
   uint64_t layerBytes() const { return bytes / layerCount(); }
@@ -130,8 +130,9 @@ public:
   // The moment or gradient that belongs to a parameter; `slot` only for moments.
   const TensorInfo *findCompanion(std::string_view parameter, Role role, std::string_view slot = {}) const;
 
-  // The f32 master of a bf16 parameter of this program (moment slot "master"); nullptr when there is none.
-  const TensorInfo *masterOf(const TensorInfo &parameter) const;
+  // The moment of a parameter of this program; nullptr when there is none. Two stacks may share a name: unlike
+  // findCompanion() this one tells them apart.
+  const TensorInfo *momentOf(const TensorInfo &parameter, std::string_view slot) const;
 
   // Of the file without its trailer: two files with the same one are one program.
   ContentHash fileHash() const { return writtenHash; }

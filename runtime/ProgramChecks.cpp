@@ -82,7 +82,7 @@ std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tenso
 }
 
 Status checkTensor(const Program &program, const TensorInfo &tensor) {
-  if (tensor.dtype > DType::u8)
+  if (tensor.dtype > DType::i16)
     return corrupt("tensor '{}': unknown dtype {}", tensor.name, static_cast<int>(tensor.dtype));
   if (tensor.role > Role::cache)
     return corrupt("tensor '{}': unknown role {}", tensor.name, static_cast<int>(tensor.role));
@@ -127,9 +127,10 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
     if (!program.mesh().size(shard.axis))
       return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, shard.axis);
   }
+  bool isLow = tensor.role == Role::moment && tensor.slot == "low";
   bool isMaster = tensor.role == Role::moment && tensor.slot == "master";
-  if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second" && !isMaster)
-    return corrupt("tensor '{}': moment slot '{}' is none of first, second, master", tensor.name, tensor.slot);
+  if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second" && !isLow && !isMaster)
+    return corrupt("tensor '{}': moment slot '{}' is none of first, second, low, master", tensor.name, tensor.slot);
   if (tensor.role == Role::moment || !tensor.of.empty()) {
     // Two stacks may share a name ("layers.{}.norm1.weight" of two kinds of layers); the layers tell which is meant.
     const TensorInfo *parameter = nullptr;
@@ -141,11 +142,19 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
     // Ranks may share the master of a parameter that each of them holds whole: only the shapes over all ranks are
     // equal.
     std::vector<int64_t> own = globalShape(program, tensor), whole = globalShape(program, *parameter);
-    if (isMaster && (parameter->role != Role::parameter || parameter->dtype != DType::bf16 ||
-                     tensor.dtype != DType::f32 || own != whole))
-      return corrupt("tensor '{}' is {} {}, but the master of '{}' ({} {}) must be f32 and of a bf16 parameter's shape",
-                     tensor.name, toString(tensor.dtype), formatShape(own), parameter->name, toString(parameter->dtype),
-                     formatShape(whole));
+    if ((isMaster || isLow) && (parameter->role != Role::parameter || parameter->dtype != DType::bf16 ||
+                                tensor.dtype != (isLow ? DType::i16 : DType::f32) || own != whole))
+      return corrupt("tensor '{}' is {} {}, but the {} of '{}' ({} {}) must be {} and of a bf16 parameter's shape",
+                     tensor.name, toString(tensor.dtype), formatShape(own), tensor.slot, parameter->name,
+                     toString(parameter->dtype), formatShape(whole), isLow ? "i16" : "f32");
+    // The sign of the second moment belongs to the master too.
+    const TensorInfo *second = isLow ? program.momentOf(*parameter, "second") : nullptr;
+    auto sameShard = [](const ShardInfo &a, const ShardInfo &b) { return a.dim == b.dim && a.axis == b.axis; };
+    if (isLow && (!second || second->dtype != DType::f32 || second->shape != tensor.shape ||
+                  !std::equal(second->shards.begin(), second->shards.end(), tensor.shards.begin(), tensor.shards.end(),
+                              sameShard)))
+      return corrupt("tensor '{}': '{}' has no second moment in f32 that is cut as this is", tensor.name,
+                     parameter->name);
   }
   return Status::success();
 }
@@ -174,7 +183,7 @@ Status checkTensorMap(const schema::Kernel &kernel, const schema::TensorMap &map
     return corrupt("parameter '{}' is no pointer", param.name()->string_view());
   if (type != DType::bf16 && type != DType::f32)
     return corrupt("parameter '{}' has elements of type {}, but bulk copies bring bf16 or f32",
-                   param.name()->string_view(), type > DType::u8 ? "unknown" : toString(type));
+                   param.name()->string_view(), type > DType::i16 ? "unknown" : toString(type));
   size_t rank = map.sizes()->size();
   size_t strides = map.strides() ? map.strides()->size() : rank; // absent: row-major
   if (strides != rank || map.box()->size() != rank)

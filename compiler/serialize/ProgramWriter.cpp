@@ -258,6 +258,8 @@ private:
       return schema::DType::i64;
     if (type.isInteger(8))
       return schema::DType::u8;
+    if (type.isInteger(16))
+      return schema::DType::i16;
     return std::nullopt;
   }
 

@@ -34,7 +34,7 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///   braid.name    "layers.{}.lsm.wq", "tokens", ..   ({} = absolute layer index, for values stacked over layers)
 ///   braid.role    "parameter" "moment" "gradient" "input" "output" "cache"
 ///   braid.layers  array<i32>: the layer indices of a stacked value, in buffer order
-///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first", "second" or "master"
+///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first", "second" or "low"
 ///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
 ///   braid.rate_scale  parameter: f64, its learning rate is this times the step's (1 when absent)
 ///   braid.dims    one text per dimension (without the layer dimension): what it counts, whatever the mesh: "embed",

@@ -410,7 +410,7 @@ ShardingRule braid::shardingRule(Operation *op) {
       .Case([](MoeCombineGradOp) { return rule("btm arm btk r btk 1 -> arm btk", "k"); })
       .Case([](AdamwOp adamw) {
         ShardingRule r = rule("abcdef abcdef abcdef abcdef 1 1 1 -> abcdef abcdef abcdef");
-        if (adamw.getMaster()) {
+        if (adamw.getLow()) {
           r.operands.push_back("abcdef");
           r.results.push_back("abcdef");
         }

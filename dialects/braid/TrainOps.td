@@ -14,11 +14,13 @@ def Braid_InitOp : Braid_Op<"init", [Pure]> {
     (FNV-1a of the logical name), else one. The tensor is one shard of the logical one: cut i is along dimension `shard_dims`[i]
     (without the layer dimension; they ascend) in `shard_counts`[i] parts, of which it is part `coordinates`[i] ([1] i32); two cuts of one
     dimension: the first is the outer one.
+    `part`: the values are masters of a bf16 parameter (`adamw`), and this is what stands beside the parameter. "low" (i16): its lower bits; "half" (f32):
+    a second moment of 0, with its sign.
   }];
   let arguments = (ins AnyRankedTensor:$seed, Variadic<AnyRankedTensor>:$coordinates, StrAttr:$distribution, DenseI64ArrayAttr:$keys,
                    DefaultValuedAttr<F64Attr, "0.0">:$scale, DefaultValuedAttr<F64Attr, "0.0">:$low, DefaultValuedAttr<F64Attr, "0.0">:$high,
                    OptionalAttr<DenseF64ArrayAttr>:$values, UnitAttr:$stacked,
-                   OptionalAttr<DenseI64ArrayAttr>:$shard_dims, OptionalAttr<DenseI64ArrayAttr>:$shard_counts);
+                   OptionalAttr<DenseI64ArrayAttr>:$shard_dims, OptionalAttr<DenseI64ArrayAttr>:$shard_counts, OptionalAttr<StrAttr>:$part);
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
 }
@@ -38,15 +40,18 @@ def Braid_AdamwOp : Braid_Op<"adamw", [Pure]> {
   let summary = "AdamW with decoupled decay (Loshchilov and Hutter 2019, algorithm 2), in place";
   let description = [{
     g = scale * gradient; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; w -= lr (m^ / (sqrt(v^) + eps) + weight_decay w),
-    m^ = m / (1 - b1^step), v^ = v / (1 - b2^step). step [1] i32 from 1; learning_rate, scale [1] f32. With `master` (f32) w is
-    the master, and the parameter (bf16) becomes the master rounded; its old value is not read. Results share the buffers of
-    parameter, first, second, master.
+    m^ = m / (1 - b1^step), v^ = v / (1 - b2^step). step [1] i32 from 1; learning_rate, scale [1] f32. Results share
+    the buffers of parameter, first, second, low.
+    With `low` (i16) the parameter is bf16 and w its master, an f32 that is kept in three places, every bit of it. The parameter is the master rounded to
+    nearest even; `low` is bits(master) - bits(parameter) 2^16, at most 2^15 either way. 2^15 itself, a master half way to the next even parameter above it,
+    is -2^15 in 16 bits, as from the other side: the sign of the second moment, which is never negative, is set in this one case. So
+      bits(master) = bits(parameter) 2^16 + (second has its sign ? 2^15 : low),   v = |second|.
   }];
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$first, AnyRankedTensor:$second,
                    AnyRankedTensor:$learning_rate, AnyRankedTensor:$step, AnyRankedTensor:$scale,
-                   Optional<AnyRankedTensor>:$master, F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay);
+                   Optional<AnyRankedTensor>:$low, F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$weight_decay);
   let results = (outs AnyRankedTensor:$new_parameter, AnyRankedTensor:$new_first, AnyRankedTensor:$new_second,
-                 Optional<AnyRankedTensor>:$new_master);
+                 Optional<AnyRankedTensor>:$new_low);
   let hasVerifier = 1;
 }
 

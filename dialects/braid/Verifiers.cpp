@@ -450,7 +450,15 @@ LogicalResult InitOp::verify() {
   CHECK(isOneOf(*this, "distribution", getDistribution(),
                 {"normal", "uniform", "log_uniform", "softplus_inverse", "constant", "values"}));
   Named result{"result", getResult()}, seed{"seed", getSeed()};
-  CHECK(isFloat(*this, result));
+  if (getPart()) {
+    CHECK(isOneOf(*this, "part", *getPart(), {"low", "half"}));
+    bool low = *getPart() == "low";
+    if (low ? !result.element().isInteger(16) : !result.element().isF32())
+      return emitOpError() << "part \"" << *getPart() << "\" must hold " << (low ? "i16" : "f32") << " but holds "
+                           << result.element();
+  } else {
+    CHECK(isFloat(*this, result));
+  }
   CHECK(isScalar(*this, seed));
   if (!isa<IntegerType>(seed.element()))
     return emitOpError() << "seed must hold integers but holds " << seed.element();
@@ -520,12 +528,14 @@ LogicalResult AdamwOp::verify() {
   CHECK(sameType(*this, {"new_parameter", getNewParameter()}, parameter));
   CHECK(sameType(*this, {"new_first", getNewFirst()}, first));
   CHECK(sameType(*this, {"new_second", getNewSecond()}, second));
-  if (!getMaster() != !getNewMaster())
-    return emitOpError() << "needs both master and new_master, or neither";
-  if (!getMaster())
+  if (!getLow() != !getNewLow())
+    return emitOpError() << "needs both low and new_low, or neither";
+  if (!getLow())
     return success();
-  Named master{"master", getMaster()};
-  CHECK(sameShape(*this, parameter, master));
-  CHECK(isFloat(*this, master));
-  return sameType(*this, {"new_master", getNewMaster()}, master);
+  Named low{"low", getLow()};
+  CHECK(sameShape(*this, parameter, low));
+  if (!low.element().isInteger(16) || !parameter.element().isBF16() || !second.element().isF32())
+    return emitOpError() << "a master is bf16, i16 and the sign of f32, but parameter holds " << parameter.element()
+                         << ", low " << low.element() << " and second " << second.element();
+  return sameType(*this, {"new_low", getNewLow()}, low);
 }

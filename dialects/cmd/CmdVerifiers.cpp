@@ -54,8 +54,8 @@ LogicalResult TensorOp::verify() {
   if (braces != (getLayers() && !getLayers()->empty()))
     return emitOpError("'") << getName() << "' has " << (getLayers() ? getLayers()->size() : 0)
                             << " layers, so its name must " << (braces ? "not " : "") << "hold {}";
-  if (getRole() == Role::moment && (!getSlot() || !llvm::is_contained({"first", "second", "master"}, *getSlot())))
-    return emitOpError("moment '") << getName() << "' needs slot \"first\", \"second\" or \"master\", has \""
+  if (getRole() == Role::moment && (!getSlot() || !llvm::is_contained({"first", "second", "low"}, *getSlot())))
+    return emitOpError("moment '") << getName() << "' needs slot \"first\", \"second\" or \"low\", has \""
                                    << getSlot().value_or("") << '"';
   if (getRole() == Role::moment && !getOf())
     return emitOpError("moment '") << getName() << "' does not say of which parameter";

@@ -234,7 +234,7 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
   auto index = RankedTensorType::get({1}, builder.getI32Type());
 
   struct Moments {
-    Value first, second, master; ///< master: null where the parameter itself is f32 or f64
+    Value first, second, low; ///< low: null where the parameter itself is f32 or f64
   };
   SmallVector<Moments> moments;
   auto moment = [&](Parameter &parameter, StringRef slot) {
@@ -243,13 +243,14 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
                                               entry.str(attrs::slot, slot)};
     if (Attribute layers = function.getArgAttr(parameter.value.getArgNumber(), attrs::layers))
       attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
-    return entry.argument(wide(parameter.gradient.getType()), attributes);
+    RankedTensorType type = wide(parameter.gradient.getType());
+    return entry.argument(slot == "low" ? type.clone(builder.getI16Type()) : type, attributes);
   };
   for (Parameter &parameter : parameters) {
     Value first = moment(parameter, "first");
     Value second = moment(parameter, "second");
     bool rounded = cast<RankedTensorType>(parameter.value.getType()).getElementType().isBF16();
-    moments.push_back({first, second, rounded ? moment(parameter, "master") : Value()});
+    moments.push_back({first, second, rounded ? moment(parameter, "low") : Value()});
   }
   Value learningRate =
       entry.argument(scalar, {entry.str(attrs::name, "learning_rate"), entry.str(attrs::role, "input")});
@@ -277,8 +278,8 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
     auto decays = function.getArgAttrOfType<BoolAttr>(i, attrs::decay);
     auto update = AdamwOp::create(
         builder, loc, parameter.value.getType(), moment.first.getType(), moment.second.getType(),
-        moment.master ? moment.master.getType() : Type(), parameter.value, parameter.gradient, moment.first,
-        moment.second, rateOf(i), step, clip.getScale(), moment.master, builder.getF64FloatAttr(setting("beta1", 0.9)),
+        moment.low ? moment.low.getType() : Type(), parameter.value, parameter.gradient, moment.first, moment.second,
+        rateOf(i), step, clip.getScale(), moment.low, builder.getF64FloatAttr(setting("beta1", 0.9)),
         builder.getF64FloatAttr(setting("beta2", 0.95)), builder.getF64FloatAttr(setting("eps", 1e-8)),
         builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));
     auto alias = [&](Value result, Value argument) {
@@ -290,8 +291,8 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
     alias(update.getNewParameter(), parameter.value);
     alias(update.getNewFirst(), moment.first);
     alias(update.getNewSecond(), moment.second);
-    if (moment.master)
-      alias(update.getNewMaster(), moment.master);
+    if (moment.low)
+      alias(update.getNewLow(), moment.low);
     if (!isa<BlockArgument>(parameter.gradient))
       entry.result(parameter.gradient, gradientAttrs(entry, parameter, function.getArgAttr(i, attrs::layers)));
   }

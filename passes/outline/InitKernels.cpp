@@ -8,6 +8,7 @@
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/outline/CounterRandom.h"
+#include "passes/outline/MasterParts.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/Support/xxhash.h"
 #include <cmath>
@@ -26,6 +27,8 @@ Var uniform(KernelBuilder &k, Var z, int64_t shift) {
 
 /// A value of the distribution with parameters a and b (below) from 64 random bits.
 Var sample(KernelBuilder &k, StringRef distribution, Var bits, Var a, Var b) {
+  if (distribution == "constant")
+    return splat(a, {kBlock});
   Var u = uniform(k, bits, 40);
   if (distribution == "normal") { // a sqrt(-2 log u) cos(2 pi u'); u > 0
     Var radius = sqrt(log(u + std::exp2(-25)) * -2.0);
@@ -42,6 +45,20 @@ Var sample(KernelBuilder &k, StringRef distribution, Var bits, Var a, Var b) {
   return d + log(-d.with(math::ExpM1Op::create(k.builder, -d)));
 }
 
+/// What `op` stores of f32 values: they themselves, or a part of such masters, the bf16 parameter or what stands beside it.
+Var stored(KernelBuilder &k, InitOp op, Var values) {
+  Type element = tensorType(op.getResult()).getElementType();
+  if (!op.getPart() && !element.isBF16())
+    return cast(values, element);
+  MasterParts parts = splitMaster(k, values);
+  return !op.getPart() ? parts.high : *op.getPart() == "low" ? parts.low : bitcast(parts.sign, k.f32());
+}
+
+/// In the names of kernels.
+std::string partName(InitOp op) {
+  return typeName(tensorType(op.getResult()).getElementType()) + (op.getPart() ? "_" + op.getPart()->str() : "");
+}
+
 /// One layer: contiguous blocks, of which the logical layer may have more. Cut i is between `rows` local rows of it and
 /// those of the cuts before it: the row x of [rows 0, rows 1, ..] is (.. ((x_0 n_0 + c_0) rows_1 + x_1) n_1 + c_1 ..)
 /// of the logical layer, with n_i parts and the rank's place c_i.
@@ -55,8 +72,8 @@ Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
   Type element = tensorType(op.getResult()).getElementType(), seedType = tensorType(op.getSeed()).getElementType();
   size_t cuts = op.getCoordinates().size();
   std::string distribution = op.getDistribution().str();
-  std::string name = "init_" + distribution + "_" + typeName(element) + (cuts ? "_shard" : "") +
-                     (cuts > 1 ? std::to_string(cuts) : "");
+  std::string name =
+      "init_" + distribution + "_" + partName(op) + (cuts ? "_shard" : "") + (cuts > 1 ? std::to_string(cuts) : "");
   auto nth = [&](StringRef name, size_t i) { return (name + (i ? Twine(i + 1) : Twine(""))).str(); };
   std::string kernel = context.kernel(name, {"block", "row"}, [&](KernelBuilder &k) {
     Var seed = k.buffer("seed", seedType, {1});
@@ -88,7 +105,7 @@ Value initLayer(InitOp op, Layer layer, OutlineContext &context) {
     Var stream = exclusive(mixSeed(k, cast(k.at(seed, {0}), k.i64())), cast(key, k.i64()));
     Var index = cast(k.iota({kBlock}, 0), k.i64()) + cast(part * block + first, k.i64());
     Var bits = streamBits(k, stream, index);
-    k.store(cast(sample(k, distribution, bits, a, b), element), y, {row, first}, {.limit = block});
+    k.store(stored(k, op, sample(k, distribution, bits, a, b)), y, {row, first}, {.limit = block});
   });
   double low = op.getLow().convertToDouble(), high = op.getHigh().convertToDouble();
   if (distribution == "normal")
@@ -146,13 +163,14 @@ Value initTable(InitOp op, OutlineContext &context) {
   auto type = tensorType(op.getResult());
   int64_t width = table.numbers.size(), rows = product(type.getShape()) / (width * table.run);
   StringRef bytes(reinterpret_cast<const char *>(table.numbers.data()), width * sizeof(double));
-  std::string name = "init_values_" + typeName(type.getElementType()) + "_" +
-                     (table.run > 1 ? std::to_string(table.run) + "x_" : "") +
+  std::string name = "init_values_" + partName(op) + "_" + (table.run > 1 ? std::to_string(table.run) + "x_" : "") +
                      llvm::utohexstr(llvm::xxh3_64bits(bytes) & 0xffffffff, /*LowerCase=*/true);
   std::string kernel = context.kernel(name, {"row"}, [&](KernelBuilder &k) {
     Var y = k.buffer("y", type.getElementType(), {kDynamic, width, table.run});
-    for (auto [i, value] : llvm::enumerate(table.numbers))
-      k.store(k.tile({table.run}, type.getElementType(), value), y, {k.program(0), i, 0});
+    for (auto [i, value] : llvm::enumerate(table.numbers)) {
+      Type element = type.getElementType().isF64() ? type.getElementType() : k.f32();
+      k.store(stored(k, op, k.tile({table.run}, element, value)), y, {k.program(0), i, 0});
+    }
   });
   return context.launch(op, kernel, {rows}).result("y", type.clone({rows, width, table.run})).run()[0];
 }
@@ -162,7 +180,7 @@ Value initTable(InitOp op, OutlineContext &context) {
 LogicalResult outlineInit(Operation *op, OutlineContext &context) {
   auto init = cast<InitOp>(op);
   auto type = tensorType(init.getResult());
-  if (init.getDistribution() == "constant") {
+  if (init.getDistribution() == "constant" && !init.getPart()) {
     context.replace(op, fillWith(op, type, init.getLow().convertToDouble(), context));
     return success();
   }

@@ -100,6 +100,8 @@ inline Var select(Var condition, Var a, double b) { return select(condition, a, 
 inline Var select(Var condition, double a, Var b) { return select(condition, b.like(a), b); }
 /// Another element type: float <-> float, integer -> float, float -> integer (towards zero), index <-> integer.
 Var cast(Var x, mlir::Type element);
+/// The same bits as another element type of as many.
+Var bitcast(Var x, mlir::Type element);
 Var exp(Var x);
 Var exp2(Var x);
 Var log(Var x);

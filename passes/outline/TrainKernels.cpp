@@ -1,5 +1,6 @@
 //===- TrainKernels.cpp - gradient norm, clipping, AdamW, accumulation --------------------------------------------===//
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/outline/MasterParts.h"
 #include "passes/outline/OutlineFamilies.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -79,19 +80,19 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
        rateType = tensorType(op.getLearningRate()).getElementType();
   Type scaleType = tensorType(op.getScale()).getElementType();
   int64_t size = product(shapeOf(op.getParameter()));
-  // With a master the parameter is written only: the master, rounded.
-  Type held = op.getMaster() ? tensorType(op.getMaster()).getElementType() : weight;
-  std::string name = "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "") +
-                     (op.getMaster() ? "_master" : "");
+  bool master = static_cast<bool>(op.getLow()); // the parameter and `low`
+  std::string name =
+      "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "") + (master ? "_master" : "");
   std::string kernel = context.kernel(name, {"block"}, [&](KernelBuilder &k) {
     Var parameter = k.buffer("parameter", weight, {kDynamic}), grad = k.buffer("gradient", gradient, {kDynamic});
     Var first = k.buffer("first", moment, {kDynamic}), second = k.buffer("second", moment, {kDynamic});
     Var rate = k.buffer("learning_rate", rateType, {1}), step = k.buffer("step", k.i32(), {1}),
         scale = k.buffer("scale", scaleType, {1});
-    Var master = op.getMaster() ? k.buffer("master", held, {kDynamic}) : Var();
+    Type i16 = k.builder.getI16Type();
+    Var low = master ? k.buffer("low", i16, {kDynamic}) : Var();
     Var newParameter = k.buffer("new_parameter", weight, {kDynamic});
     Var newFirst = k.buffer("new_first", moment, {kDynamic}), newSecond = k.buffer("new_second", moment, {kDynamic});
-    Var newMaster = op.getMaster() ? k.buffer("new_master", held, {kDynamic}) : Var();
+    Var newLow = master ? k.buffer("new_low", i16, {kDynamic}) : Var();
     Var size = k.index("size"), beta1 = k.scalar("beta1", moment), beta2 = k.scalar("beta2", moment);
     Var rest1 = k.scalar("rest1", moment), rest2 = k.scalar("rest2", moment), eps = k.scalar("eps", moment);
     Var decay = k.scalar("weight_decay", moment), log1 = k.scalar("log_beta1", k.f64()),
@@ -106,20 +107,27 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
     Var lr = cast(k.at(rate, {0}), moment), factor = cast(k.at(scale, {0}), moment),
         start = k.program(0) * (block * blocks);
     k.loop(start, min(start + block * blocks, size), block, [&](Var i) {
-      auto read = [&](Var x) { return cast(k.load(x, {i}, {block}, {.limit = size}), moment); };
-      Var w = read(master ? master : parameter), g = read(grad) * factor;
-      Var m = read(first) * beta1 + g * rest1, v = read(second) * beta2 + g * g * rest2;
+      auto load = [&](Var x) { return k.load(x, {i}, {block}, {.limit = size}); };
+      auto read = [&](Var x) { return cast(load(x), moment); };
+      Var before = read(second), g = read(grad) * factor;
+      Var w = master ? joinMaster(k, load(parameter), load(low), before) : read(parameter);
+      Var m = read(first) * beta1 + g * rest1, v = (master ? abs(before) : before) * beta2 + g * g * rest2;
       w = w - (m * correct1 / (sqrt(v * correct2) + eps) + w * decay) * lr;
-      k.store(cast(w, weight), newParameter, {i}, {.limit = size});
-      if (newMaster)
-        k.store(cast(w, held), newMaster, {i}, {.limit = size});
+      if (master) {
+        MasterParts parts = splitMaster(k, w);
+        k.store(parts.high, newParameter, {i}, {.limit = size});
+        k.store(parts.low, newLow, {i}, {.limit = size});
+        v = bitcast(either(bitcast(v, k.i32()), parts.sign), moment);
+      } else {
+        k.store(cast(w, weight), newParameter, {i}, {.limit = size});
+      }
       k.store(m, newFirst, {i}, {.limit = size});
       k.store(v, newSecond, {i}, {.limit = size});
     });
   });
   auto flat = [&](Value v) { return context.view(op, v, {size}); };
   Value parameter = flat(op.getParameter()), grad = flat(op.getGradient()), first = flat(op.getFirst()),
-        second = flat(op.getSecond()), master = op.getMaster() ? flat(op.getMaster()) : Value();
+        second = flat(op.getSecond()), low = master ? flat(op.getLow()) : Value();
   double beta1 = op.getBeta1().convertToDouble(), beta2 = op.getBeta2().convertToDouble();
   auto launch = context.launch(op, kernel, {ceilDiv(size, block * blocks)});
   launch.arg("parameter", parameter)
@@ -130,12 +138,12 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
       .arg("step", op.getStep())
       .arg("scale", op.getScale());
   if (master)
-    launch.arg("master", master);
+    launch.arg("low", low);
   launch.result("new_parameter", parameter.getType(), "parameter")
       .result("new_first", first.getType(), "first")
       .result("new_second", second.getType(), "second");
   if (master)
-    launch.result("new_master", master.getType(), "master");
+    launch.result("new_low", low.getType(), "low");
   auto f64 = Float64Type::get(op.getContext());
   context.replace(op, launch.index("size", size)
                           .scalar("beta1", beta1, moment)

@@ -97,6 +97,10 @@ Var cast(Var x, Type element) {
   return fromBits < toBits ? x.with(arith::ExtSIOp::create(b, type, x)) : x.with(arith::TruncIOp::create(b, type, x));
 }
 
+Var bitcast(Var x, Type element) {
+  return x.with(arith::BitcastOp::create(x.b(), x.isTile() ? Type(VectorType::get(x.shape(), element)) : element, x));
+}
+
 Var exp(Var x) { return x.with(math::ExpOp::create(x.b(), x)); }
 Var exp2(Var x) { return x.with(math::Exp2Op::create(x.b(), x)); }
 Var log(Var x) { return x.with(math::LogOp::create(x.b(), x)); }

@@ -186,7 +186,8 @@ void sumInOrder(std::span<const std::byte *const> parts, DType type, uint64_t co
   // Unsigned: a sum that does not fit wraps, which signed integers may not.
   case DType::i32: return sumTyped<uint32_t, uint32_t>(parts, count, recv, same, same);
   case DType::i64: return sumTyped<uint64_t, uint64_t>(parts, count, recv, same, same);
-  case DType::u8: return;
+  case DType::u8:
+  case DType::i16: return;
   }
 }
 

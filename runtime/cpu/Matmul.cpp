@@ -26,7 +26,8 @@ dnnl_data_type_t toDnnl(DType type) {
   case DType::f64:
   case DType::i32:
   case DType::i64:
-  case DType::u8: return dnnl_data_type_undef;
+  case DType::u8:
+  case DType::i16: return dnnl_data_type_undef;
   }
   return dnnl_data_type_undef;
 }

@@ -18,11 +18,12 @@ struct Descr {
   std::string_view text;
   DType dtype;
 };
-constexpr std::array<Descr, 7> descrs = {{{"<f4", DType::f32},
+constexpr std::array<Descr, 8> descrs = {{{"<f4", DType::f32},
                                           {"<u2", DType::bf16},
                                           {"<f8", DType::f64},
                                           {"<i4", DType::i32},
                                           {"<i8", DType::i64},
+                                          {"<i2", DType::i16},
                                           {"|u1", DType::u8},
                                           {"<u1", DType::u8}}};
 

@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 // The reference implementation refuses larger headers too.
 constexpr uint64_t maxHeaderBytes = 100'000'000;
 
-constexpr std::array<DType, 6> dtypes = {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8};
+constexpr std::array<DType, 7> dtypes = {DType::f32, DType::bf16, DType::f64, DType::i32,
+                                         DType::i64, DType::u8,   DType::i16};
 
 } // namespace
 
@@ -27,6 +28,7 @@ std::string_view safetensorsName(DType dtype) {
   case DType::i32: return "I32";
   case DType::i64: return "I64";
   case DType::u8: return "U8";
+  case DType::i16: return "I16";
   }
   return "";
 }
@@ -159,7 +161,19 @@ Status SafetensorsWriter::add(std::string name, DType dtype, std::vector<int64_t
   if (!count || static_cast<uint64_t>(*count) * sizeOf(dtype) != data.size())
     return Status::error(ErrorCode::internal, "tensor '{}': {} {} does not take {} bytes", name, toString(dtype),
                          formatShape(shape), data.size());
-  auto [position, fresh] = tensors.emplace(std::move(name), Tensor{dtype, std::move(shape), data});
+  return add(std::move(name), Tensor{dtype, std::move(shape), data, nullptr, data.size()});
+}
+
+Status SafetensorsWriter::addMade(std::string name, DType dtype, std::vector<int64_t> shape, Make make) {
+  std::optional<int64_t> count = elementCount(shape);
+  if (!count)
+    return Status::error(ErrorCode::internal, "tensor '{}': {} is not the shape of a tensor", name, formatShape(shape));
+  return add(std::move(name),
+             Tensor{dtype, std::move(shape), {}, std::move(make), static_cast<size_t>(*count) * sizeOf(dtype)});
+}
+
+Status SafetensorsWriter::add(std::string name, Tensor tensor) {
+  auto [position, fresh] = tensors.emplace(std::move(name), std::move(tensor));
   if (!fresh)
     return Status::error(ErrorCode::internal, "tensor '{}' is written twice", position->first);
   return Status::success();
@@ -179,7 +193,7 @@ Expected<FileContent> SafetensorsWriter::write(const std::string &path) const {
     header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (auto *tensor : order) {
-    uint64_t end = offset + tensor->second.data.size();
+    uint64_t end = offset + tensor->second.bytes;
     header[tensor->first] = {{"dtype", safetensorsName(tensor->second.dtype)},
                              {"shape", tensor->second.shape},
                              {"data_offsets", {offset, end}}};
@@ -201,8 +215,16 @@ Expected<FileContent> SafetensorsWriter::write(const std::string &path) const {
   };
   length += text;
   BRAID_TRY(write(std::as_bytes(std::span(length))));
-  for (auto *tensor : order)
-    BRAID_TRY(write(tensor->second.data));
+  std::vector<std::byte> made;
+  for (auto *tensor : order) {
+    std::span<const std::byte> data = tensor->second.data;
+    if (tensor->second.make) {
+      made.resize(tensor->second.bytes);
+      tensor->second.make(made);
+      data = made;
+    }
+    BRAID_TRY(write(data));
+  }
   BRAID_TRY(file.sync());
   BRAID_TRY(file.close());
   content.hash = hasher.hash();

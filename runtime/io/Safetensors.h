@@ -7,6 +7,7 @@
 #include "runtime/Program.h"
 #include "runtime/io/File.h"
 
+#include <functional>
 #include <map>
 
 namespace braid::runtime {
@@ -41,11 +42,13 @@ private:
   std::map<std::string, std::string, std::less<>> metadataTable;
 };
 
-// Collects tensors (their bytes must live until write()) and writes them in one durable file.
+// Collects tensors and writes them in one durable file. Their bytes must live until write(), or are made then, those of one tensor at a time.
 class SafetensorsWriter {
 public:
   void setMetadata(std::string key, std::string value);
   Status add(std::string name, DType dtype, std::vector<int64_t> shape, std::span<const std::byte> data);
+  using Make = std::function<void(std::span<std::byte>)>;
+  Status addMade(std::string name, DType dtype, std::vector<int64_t> shape, Make make);
   bool empty() const { return tensors.empty(); }
   // Returns the size and hash of what it wrote.
   Expected<FileContent> write(const std::string &path) const;
@@ -55,12 +58,15 @@ private:
     DType dtype;
     std::vector<int64_t> shape;
     std::span<const std::byte> data;
+    Make make;
+    size_t bytes;
   };
+  Status add(std::string name, Tensor tensor);
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;
 };
 
-// "F32", "BF16", "F64", "I32", "I64", "U8".
+// "F32", "BF16", "F64", "I32", "I64", "U8", "I16".
 std::string_view safetensorsName(DType dtype);
 std::optional<DType> dtypeFromSafetensors(std::string_view name);
 

@@ -130,6 +130,51 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
   return checkpoint;
 }
 
+namespace {
+
+struct Box {
+  std::span<const int64_t> offset, shape;
+};
+
+// Copies the elements that two boxes of one tensor share, row by row.
+void copyShared(const Box &source, const std::byte *from, const Box &target, std::byte *to, size_t elementBytes) {
+  size_t rank = source.shape.size();
+  std::vector<int64_t> begin(rank), extent(rank), position(rank, 0);
+  for (size_t d = 0; d < rank; ++d) {
+    begin[d] = std::max(source.offset[d], target.offset[d]);
+    extent[d] = std::min(source.offset[d] + source.shape[d], target.offset[d] + target.shape[d]) - begin[d];
+    if (extent[d] <= 0)
+      return;
+  }
+  auto address = [&](const Box &box) {
+    int64_t index = 0;
+    for (size_t d = 0; d < rank; ++d)
+      index = index * box.shape[d] + begin[d] + position[d] - box.offset[d];
+    return static_cast<size_t>(index) * elementBytes;
+  };
+  size_t rowBytes = (rank == 0 ? 1 : static_cast<size_t>(extent[rank - 1])) * elementBytes;
+  while (true) {
+    std::memcpy(to + address(target), from + address(source), rowBytes);
+    size_t d = rank < 2 ? 0 : rank - 1; // the last dimension is the row
+    while (d > 0 && ++position[d - 1] == extent[d - 1])
+      position[--d] = 0;
+    if (d == 0)
+      return;
+  }
+}
+
+// The weights of which this rank has the masters, of the more that it may hold.
+std::vector<uint16_t> weightsOf(const LogicalTensor &master, std::span<const uint16_t> held) {
+  std::vector<uint16_t> own(master.info->layerElements());
+  copyShared({master.roundedOffset, master.roundedShape}, reinterpret_cast<const std::byte *>(held.data()),
+             {master.offset, master.localShape}, reinterpret_cast<std::byte *>(own.data()), sizeof(uint16_t));
+  return own;
+}
+
+constexpr uint32_t signBit = 0x80000000;
+
+} // namespace
+
 // ---- Saving ---------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -153,7 +198,28 @@ Expected<RankFiles> writeRankFiles(Rank &rank, const std::string &directory) {
         continue;
       TensorView view = session.tensor(*tensor.info).layer(tensor.layer);
       BRAID_TRY(session.toHost(view));
-      BRAID_TRY(writer.add(tensor.name, tensor.info->dtype, tensor.localShape, {view.data, view.bytes}));
+      if (tensor.second) {
+        TensorView weights = session.tensor(*tensor.rounded).layer(tensor.layer),
+                   second = session.tensor(*tensor.second).layer(tensor.layer);
+        BRAID_TRY(session.toHost(weights));
+        BRAID_TRY(session.toHost(second));
+        BRAID_TRY(writer.addMade(tensor.name, tensor.dtype, tensor.localShape, [=](std::span<std::byte> bytes) {
+          auto *out = reinterpret_cast<float *>(bytes.data());
+          std::vector<uint16_t> high = weightsOf(tensor, weights.as<uint16_t>());
+          auto low = view.as<int16_t>();
+          auto signs = second.as<uint32_t>();
+          for (size_t at = 0; at < low.size(); ++at)
+            out[at] = joinMaster({high[at], low[at], (signs[at] & signBit) != 0});
+        }));
+      } else if (tensor.signsOfMaster) {
+        BRAID_TRY(writer.addMade(tensor.name, tensor.dtype, tensor.localShape, [=](std::span<std::byte> bytes) {
+          auto *out = reinterpret_cast<uint32_t *>(bytes.data());
+          for (uint32_t value : view.as<uint32_t>())
+            *out++ = value & ~signBit;
+        }));
+      } else {
+        BRAID_TRY(writer.add(tensor.name, tensor.dtype, tensor.localShape, {view.data, view.bytes}));
+      }
     }
     if (!writer.empty()) {
       BRAID_ASSIGN(files[i], writer.write(directory + "/" + fileName(role, index, ranks)));
@@ -180,7 +246,7 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
         continue;
       CheckpointTensor &entry = index.tensors[tensor.name];
       entry.role = tensor.role;
-      entry.dtype = tensor.info->dtype;
+      entry.dtype = tensor.dtype;
       entry.shape = tensor.shape;
       entry.pieces.push_back(
           {fileName(entry.role, rank, ranks), std::move(tensor.offset), std::move(tensor.localShape)});
@@ -274,37 +340,6 @@ Status saveCheckpoint(Rank &rank, const std::string &directory, const Checkpoint
 
 namespace {
 
-struct Box {
-  std::span<const int64_t> offset, shape;
-};
-
-// Copies the elements that two boxes of one tensor share, row by row.
-void copyShared(const Box &source, const std::byte *from, const Box &target, std::byte *to, size_t elementBytes) {
-  size_t rank = source.shape.size();
-  std::vector<int64_t> begin(rank), extent(rank), position(rank, 0);
-  for (size_t d = 0; d < rank; ++d) {
-    begin[d] = std::max(source.offset[d], target.offset[d]);
-    extent[d] = std::min(source.offset[d] + source.shape[d], target.offset[d] + target.shape[d]) - begin[d];
-    if (extent[d] <= 0)
-      return;
-  }
-  auto address = [&](const Box &box) {
-    int64_t index = 0;
-    for (size_t d = 0; d < rank; ++d)
-      index = index * box.shape[d] + begin[d] + position[d] - box.offset[d];
-    return static_cast<size_t>(index) * elementBytes;
-  };
-  size_t rowBytes = (rank == 0 ? 1 : static_cast<size_t>(extent[rank - 1])) * elementBytes;
-  while (true) {
-    std::memcpy(to + address(target), from + address(source), rowBytes);
-    size_t d = rank < 2 ? 0 : rank - 1; // the last dimension is the row
-    while (d > 0 && ++position[d - 1] == extent[d - 1])
-      position[--d] = 0;
-    if (d == 0)
-      return;
-  }
-}
-
 std::span<const uint16_t> asBf16(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const uint16_t *>(bytes.data()), bytes.size() / 2};
 }
@@ -346,6 +381,8 @@ public:
                                 [](const TensorInfo &tensor) { return tensor.role == Role::moment; });
     BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), rankIndex, !weightsOnly));
     BRAID_TRY(checkNames(index, tensors, weightsOnly));
+    // Masters in parts come last: they set signs of second moments.
+    std::stable_partition(tensors.begin(), tensors.end(), [](const LogicalTensor &tensor) { return !tensor.second; });
     for (const LogicalTensor &tensor : tensors)
       BRAID_TRY(fill(tensor, index, index.tensors.find(tensor.name)->second));
     return index.state;
@@ -387,7 +424,7 @@ private:
     if (saved.role != tensor.role)
       return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is saved as a {}, but is a {} of the program",
                            directory, tensor.name, toString(saved.role), toString(tensor.role));
-    DType wanted = tensor.info->dtype;
+    DType wanted = tensor.dtype;
     if (!converts(saved.dtype, wanted))
       return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' is {} in the checkpoint but {} in the program",
                            directory, tensor.name, toString(saved.dtype), toString(wanted));
@@ -396,6 +433,50 @@ private:
                            "{}: tensor '{}' has shape {} in the checkpoint but {} in the program", directory,
                            tensor.name, formatShape(saved.shape), formatShape(tensor.shape));
     TensorView view = rank.session().tensor(*tensor.info).layer(tensor.layer);
+    if (tensor.second) {
+      masters.resize(view.bytes / sizeof(int16_t));
+      BRAID_TRY(read(tensor, index, saved, std::as_writable_bytes(std::span(masters))));
+      BRAID_TRY(splitMasters(tensor, view));
+    } else {
+      BRAID_TRY(read(tensor, index, saved, {view.data, view.bytes}));
+    }
+    BRAID_TRY(rank.session().toDevice(view));
+    if (!tensor.rounded)
+      return Status::success();
+    if (tensor.roundedOffset != tensor.offset || tensor.roundedShape != tensor.localShape) {
+      // Other ranks hold parts of its master: it is rounded from what is saved, as the master is its own.
+      LogicalTensor rounded = tensor;
+      rounded.info = std::exchange(rounded.rounded, nullptr);
+      rounded.second = nullptr;
+      rounded.dtype = rounded.info->dtype;
+      rounded.offset = tensor.roundedOffset;
+      rounded.localShape = tensor.roundedShape;
+      return fill(rounded, index, saved);
+    }
+    TensorView rounded = rank.session().tensor(*tensor.rounded).layer(tensor.layer);
+    std::span<const std::byte> values(view.data, view.bytes);
+    convert(wanted, tensor.second ? std::as_bytes(std::span(masters)) : values, tensor.rounded->dtype, rounded.data);
+    return rank.session().toDevice(rounded);
+  }
+
+  // From `masters` what stands beside the rounded parameter.
+  Status splitMasters(const LogicalTensor &tensor, const TensorView &view) {
+    TensorView second = rank.session().tensor(*tensor.second).layer(tensor.layer);
+    BRAID_TRY(rank.session().toHost(second));
+    auto low = view.as<int16_t>();
+    auto signs = second.as<uint32_t>();
+    for (size_t at = 0; at < masters.size(); ++at) {
+      MasterParts parts = splitMaster(masters[at]);
+      low[at] = parts.low;
+      signs[at] = (signs[at] & ~signBit) | (parts.above ? signBit : 0);
+    }
+    return rank.session().toDevice(second);
+  }
+
+  // This rank's piece of a tensor from the pieces in files, as tensor.dtype.
+  Status read(const LogicalTensor &tensor, const CheckpointIndex &index, const CheckpointTensor &saved,
+              std::span<std::byte> out) {
+    DType wanted = tensor.dtype;
     for (const CheckpointPiece &piece : saved.pieces) {
       BRAID_ASSIGN(const SafetensorsFile *file, open(piece.file, index.files.find(piece.file)->second));
       const SafetensorsEntry *entry = file->find(tensor.name);
@@ -408,7 +489,7 @@ private:
                              toString(saved.dtype), formatShape(piece.shape));
       bool whole = piece.offset == tensor.offset && piece.shape == tensor.localShape;
       if (whole && saved.dtype == wanted) {
-        BRAID_TRY(file->read(*entry, {view.data, view.bytes}));
+        BRAID_TRY(file->read(*entry, out));
         continue;
       }
       Box source{piece.offset, piece.shape}, target{tensor.offset, tensor.localShape};
@@ -421,29 +502,16 @@ private:
       buffer.resize(entry->bytes);
       BRAID_TRY(file->read(*entry, buffer));
       if (whole) {
-        convert(saved.dtype, buffer, wanted, view.data);
+        convert(saved.dtype, buffer, wanted, out.data());
       } else if (saved.dtype == wanted) {
-        copyShared(source, buffer.data(), target, view.data, sizeOf(wanted));
+        copyShared(source, buffer.data(), target, out.data(), sizeOf(wanted));
       } else {
         converted.resize(entry->bytes / sizeOf(saved.dtype) * sizeOf(wanted));
         convert(saved.dtype, buffer, wanted, converted.data());
-        copyShared(source, converted.data(), target, view.data, sizeOf(wanted));
+        copyShared(source, converted.data(), target, out.data(), sizeOf(wanted));
       }
     }
-    BRAID_TRY(rank.session().toDevice(view));
-    if (!tensor.rounded)
-      return Status::success();
-    if (tensor.roundedOffset != tensor.offset || tensor.roundedShape != tensor.localShape) {
-      // Other ranks hold parts of its master: it is rounded from what is saved, as the master is its own.
-      LogicalTensor rounded = tensor;
-      rounded.info = std::exchange(rounded.rounded, nullptr);
-      rounded.offset = tensor.roundedOffset;
-      rounded.localShape = tensor.roundedShape;
-      return fill(rounded, index, saved);
-    }
-    TensorView rounded = rank.session().tensor(*tensor.rounded).layer(tensor.layer);
-    convert(wanted, {view.data, view.bytes}, tensor.rounded->dtype, rounded.data);
-    return rank.session().toDevice(rounded);
+    return Status::success();
   }
 
   Expected<const SafetensorsFile *> open(const std::string &name, const FileContent &written) {
@@ -473,6 +541,7 @@ private:
   std::string directory;
   std::map<std::string, SafetensorsFile> files;
   std::vector<std::byte> buffer, converted;
+  std::vector<float> masters;
 };
 
 // resolveCheckpoint, with the newest of a directory as rank 0 saw it: a training may be writing there.

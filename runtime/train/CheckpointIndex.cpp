@@ -13,7 +13,7 @@ constexpr std::string_view formatName = "braid-checkpoint";
 constexpr uint64_t formatVersion = 3; // 1 had no hashes, 2 no steps and batches
 
 std::optional<DType> parseDType(std::string_view name) {
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::i16})
     if (toString(dtype) == name)
       return dtype;
   return std::nullopt;
@@ -343,18 +343,29 @@ Expected<LogicalTensor> describe(const Program &program, const TensorInfo &tenso
 Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments) {
   std::vector<LogicalTensor> result;
   for (const TensorInfo &tensor : program.tensors()) {
-    if (tensor.role != Role::parameter && !(moments && tensor.role == Role::moment && tensor.slot != "master"))
+    bool partOfMaster = tensor.slot == "master" || tensor.slot == "low";
+    if (tensor.role != Role::parameter && !(moments && tensor.role == Role::moment && !partOfMaster))
       continue;
     BRAID_ASSIGN(LogicalTensor logical, describe(program, tensor, rank));
     logical.role = tensor.role;
-    if (const TensorInfo *master = moments && tensor.dtype == DType::bf16 ? program.masterOf(tensor) : nullptr) {
+    logical.dtype = tensor.dtype;
+    const TensorInfo *low = nullptr, *master = nullptr;
+    if (moments && tensor.role == Role::parameter && tensor.dtype == DType::bf16) {
+      low = program.momentOf(tensor, "low");
+      master = low ? low : program.momentOf(tensor, "master");
+    }
+    if (master) {
       LogicalTensor rounded = std::move(logical);
       BRAID_ASSIGN(logical, describe(program, *master, rank));
       logical.role = tensor.role;
+      logical.second = low ? program.momentOf(tensor, "second") : nullptr;
       logical.rounded = &tensor;
       logical.roundedOffset = std::move(rounded.offset);
       logical.roundedShape = std::move(rounded.localShape);
     }
+    if (tensor.slot == "second")
+      for (const TensorInfo &other : program.tensors())
+        logical.signsOfMaster |= other.slot == "low" && other.of == tensor.of && other.layers == tensor.layers;
     for (size_t i = 0; i < tensor.layerCount(); ++i) {
       logical.layer = i;
       if (tensor.role == Role::moment) {

@@ -63,13 +63,18 @@ struct CheckpointIndex {
 struct LogicalTensor {
   std::string name; // layers.3.lsm.wq; moments: layers.3.lsm.wq.first
   Role role = Role::parameter;
-  const TensorInfo *info = nullptr; // where its values are; of a bf16 parameter with moments: the f32 master
+  // Where its values are; of a bf16 parameter with moments its master: slot "low", or "master".
+  const TensorInfo *info = nullptr;
+  DType dtype = DType::f32; // in files
   size_t layer = 0; // position in the stacked buffer
   std::vector<int64_t> shape; // global
   std::vector<int64_t> offset, localShape; // this rank's piece
   // Of a master: the bf16 parameter, which is the master rounded. This rank may hold more of it than of the master.
   const TensorInfo *rounded = nullptr;
   std::vector<int64_t> roundedOffset, roundedShape;
+  // Of a master in parts (`info` is "low"): the second moment, whose signs are a part.
+  const TensorInfo *second = nullptr;
+  bool signsOfMaster = false; // a second moment with such signs: files have it without
   bool owned = false; // this rank writes the piece: the lowest rank that holds these bytes
 };
 

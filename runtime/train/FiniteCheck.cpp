@@ -29,7 +29,8 @@ double elementAt(DType type, std::span<const std::byte> bytes, size_t element) {
   case DType::bf16: return std::bit_cast<float>(uint32_t(valueAt<uint16_t>(bytes, element)) << 16);
   case DType::i32:
   case DType::i64:
-  case DType::u8: break;
+  case DType::u8:
+  case DType::i16: break;
   }
   return 0;
 }

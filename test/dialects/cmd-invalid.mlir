@@ -38,7 +38,7 @@ cmd.program {
 
 cmd.program {
   cmd.arena @a bytes 64
-  // expected-error @+1 {{'cmd.tensor' op moment 'x' needs slot "first", "second" or "master", has "third"}}
+  // expected-error @+1 {{'cmd.tensor' op moment 'x' needs slot "first", "second" or "low", has "third"}}
   cmd.tensor "x" moment tensor<2x4xf32> at <@a, 0, 32> {of = "w", slot = "third"}
 }
 

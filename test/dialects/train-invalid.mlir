@@ -17,6 +17,30 @@ func.func @f(%seed: tensor<1xi64>) {
 
 // -----
 
+func.func @f(%seed: tensor<1xi64>) {
+  // expected-error @+1 {{unknown part "high"; valid: low, half}}
+  %0 = braid.init %seed {distribution = "normal", keys = array<i64: 7>, part = "high"} : (tensor<1xi64>) -> tensor<6x8xi16>
+  return
+}
+
+// -----
+
+func.func @f(%seed: tensor<1xi64>) {
+  // expected-error @+1 {{part "low" must hold i16 but holds 'f32'}}
+  %0 = braid.init %seed {distribution = "normal", keys = array<i64: 7>, part = "low"} : (tensor<1xi64>) -> tensor<6x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%seed: tensor<1xi64>) {
+  // expected-error @+1 {{part "half" must hold f32 but holds 'bf16'}}
+  %0 = braid.init %seed {distribution = "normal", keys = array<i64: 7>, part = "half"} : (tensor<1xi64>) -> tensor<6x8xbf16>
+  return
+}
+
+// -----
+
 func.func @f(%seed: tensor<2xi64>) {
   // expected-error @+1 {{seed must have one element but is 2}}
   %0 = braid.init %seed {distribution = "normal", keys = array<i64: 7>} : (tensor<2xi64>) -> tensor<6x8xf32>
@@ -328,26 +352,34 @@ func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: t
 
 // -----
 
-func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %master: tensor<6x8xf32>) {
-  // expected-error @+1 {{needs both master and new_master, or neither}}
-  %0:3 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %master {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>)
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %low: tensor<6x8xi16>) {
+  // expected-error @+1 {{needs both low and new_low, or neither}}
+  %0:3 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %low {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xi16>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>)
   return
 }
 
 // -----
 
-// expected-note @+1 {{master defined here}}
-func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %master: tensor<8x6xf32>) {
-  // expected-error @+1 {{shape mismatch: parameter is 6x8 but master is 8x6}}
-  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %master {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<8x6xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xf32>)
+// expected-note @+1 {{low defined here}}
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %low: tensor<8x6xi16>) {
+  // expected-error @+1 {{shape mismatch: parameter is 6x8 but low is 8x6}}
+  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %low {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<8x6xi16>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xi16>)
   return
 }
 
 // -----
 
-// expected-note @+1 {{master defined here}}
-func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %master: tensor<6x8xf32>) {
-  // expected-error @+1 {{element type mismatch: new_master holds 'bf16' but master holds 'f32'}}
-  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %master {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xbf16>)
+// expected-note @+1 {{low defined here}}
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %low: tensor<6x8xi16>) {
+  // expected-error @+1 {{element type mismatch: new_low holds 'bf16' but low holds 'i16'}}
+  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %low {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xi16>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %low: tensor<6x8xf32>) {
+  // expected-error @+1 {{a master is bf16, i16 and the sign of f32, but parameter holds 'bf16', low 'f32' and second 'f32'}}
+  %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %low {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>)
   return
 }

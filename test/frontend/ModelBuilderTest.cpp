@@ -72,7 +72,7 @@ TEST(ModelBuilder, EveryModelFile) {
     std::set<std::string> logical;
     int64_t elements = 0;
     for (unsigned i = 0; i < init.getNumResults(); ++i) {
-      // Behind the parameters of a bf16 model stand their masters.
+      // Behind the parameters of a bf16 model stands what rounding takes from them.
       if (built.spec.dtype == "bf16" && stringAttr(init.getResultAttr(i, attrs::role)) == "moment") {
         EXPECT_TRUE(init.getResultAttr(i, attrs::of));
         continue;

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from harness import Report, rounded
+from harness import Report, join_master, rounded
 from check_program import check_commands
 from compiled_model import CompiledModel, perturbed
 from common import one_document
@@ -126,23 +126,31 @@ def is_wide(name):
 
 def check_types(report, model, gradients):
     wrong = [n for n, t in model.parameters.items() if t["dtype"] != ("f32" if is_wide(n) else "bf16")]
-    wrong += [n for n, t in model.tensors.items() if t["role"] == "moment" and t["dtype"] != "f32"]
+    wrong += [n for n, t in model.tensors.items() if t["role"] == "moment" and t["dtype"] != ("i16" if t["slot"] == "low" else "f32")]
     wrong += [
         n
         for p, n in model.gradients.items()
         if model.tensors[n]["dtype"] != (gradients if model.parameters[p]["dtype"] == "bf16" else "f32")
     ]
     wrong += [n for n in model.caches if model.tensors[n]["dtype"] != ("f32" if n.endswith(WIDE_CACHES) else "bf16")]
-    masters = {t["of"] for t in model.tensors.values() if t.get("slot") == "master"}
+    masters = {t["of"] for t in model.tensors.values() if t.get("slot") == "low"}
     wrong += [n for n, t in model.parameters.items() if (t["dtype"] == "bf16") != (n in masters)]
     report.line(not wrong, "types", f"{len(model.tensors)} tensors{'; wrong: ' + ', '.join(wrong) if wrong else ''}")
 
 
+def masters_of(model):
+    """{parameter: the moments that are the other parts of its master}"""
+    slots = {(t["of"], t["slot"]): n for n, t in model.tensors.items() if t["role"] == "moment"}
+    return {of: (name, slots[of, "second"]) for (of, slot), name in slots.items() if slot == "low"}
+
+
 def check_init(report, model):
-    masters = {t["of"]: n for n, t in model.tensors.items() if t.get("slot") == "master"}
-    out = model.call("init", {"seed": np.array([5], np.int64)}, [*model.parameters, *masters.values()])
-    wrong = [p for p, m in masters.items() if not np.array_equal(out[p], rounded([out[m]], "bf16")[0])]
-    exact = [m for m in masters.values() if out[m].size > 100 and np.array_equal(out[m], rounded([out[m]], "bf16")[0])]
+    """Masters are between bf16 numbers, and parameters are their masters, rounded."""
+    masters = masters_of(model)
+    out = model.call("init", {"seed": np.array([5], np.int64)}, [*model.parameters, *(n for names in masters.values() for n in names)])
+    whole = {p: join_master(out[p], *(out[n] for n in names)) for p, names in masters.items()}
+    wrong = [p for p, m in whole.items() if not np.array_equal(out[p], rounded([m], "bf16")[0])]
+    exact = [p for p, m in whole.items() if m.size > 100 and np.array_equal(out[p], m)]
     report.line(not wrong and not exact, "init", f"{len(masters)} parameters are their masters, rounded")
 
 
@@ -179,12 +187,13 @@ def check_gradients(report, model, weights, batch, documents):
 def check_update(report, model, weights, batch):
     """Three steps: every parameter stays its master, rounded."""
     moments = {n: t for n, t in model.tensors.items() if t["role"] == "moment"}
-    masters = {t["of"]: n for n, t in moments.items() if t["slot"] == "master"}
-    state = dict(weights) | {m: weights[p] for p, m in masters.items()}
+    masters = masters_of(model)
+    state = dict(weights)  # others are 0: masters begin as the parameters
     for step in (1, 2, 3):
         state = model.step(state, batch, [*model.parameters, *moments], learning_rate=1e-3, number=step)
-    wrong = [p for p, m in masters.items() if not np.array_equal(state[p], rounded([state[m]], "bf16")[0])]
-    still = [p for p, m in masters.items() if np.array_equal(state[m], weights[p])]
+    whole = {p: join_master(state[p], *(state[n] for n in names)) for p, names in masters.items()}
+    wrong = [p for p, m in whole.items() if not np.array_equal(state[p], rounded([m], "bf16")[0])]
+    still = [p for p, m in whole.items() if np.array_equal(m, weights[p])]
     report.line(not wrong and not still, "update", f"{len(masters)} masters; wrong: {wrong}, not moved: {still}")
 
 

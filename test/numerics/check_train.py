@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from harness import Program, Type, rounded, text
+from harness import Program, Type, join_master, rounded, split_master, stored, text
 from train import adamw, clip_scale
 
 SETTINGS = {"beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
@@ -44,32 +44,57 @@ def add_adamw(program, rng, dtype):
 
 
 def add_master(program, rng):
-    """A bf16 parameter with an f32 master: the master takes the step, the parameter is the master rounded."""
+    """A bf16 parameter whose master is in parts takes the steps of an f32 parameter, in every bit, and is that rounded."""
+    shape, steps = (3, 50, 7), 20
     for gradient in ("f32", "bf16"):
-        f = program.function(f"step_master_{gradient}")
-        shape = (3, 50, 7)
-        w, g = f.input("parameter", shape, "bf16"), f.input("gradient", shape, gradient)
-        m, v = f.input("first", shape), f.input("second", shape)
-        lr, step, scale = f.input("learning_rate", (1,)), f.input("step", (1,), "i32"), f.input("scale", (1,))
-        master = f.input("master", shape)
-        results = f.op("braid.adamw", [w, g, m, v, lr, step, scale, master], [w.type, *[m.type] * 3], **SETTINGS)
-        for name, value in zip(("new_parameter", "new_first", "new_second", "new_master"), results):
-            f.output(name, value)
-        # The step is smaller than the distance of bf16 numbers: without a master nothing would change.
-        arrays = rounded([1 + rng.random(shape), rng.standard_normal(shape), rng.standard_normal(shape), rng.random(shape)])
-        arrays[1] = rounded([arrays[1]], gradient)[0]
-        rate, factor = np.array([1e-5]), np.array([0.5])
-        reference = adamw(*arrays, *rounded([rate]), 3, 0.5, **SETTINGS)
-        names = ("parameter", "gradient", "first", "second")
-        inputs = dict(zip(names, arrays)) | {"learning_rate": rate, "step": [3], "scale": factor, "master": arrays[0]}
-        inputs["parameter"] = np.zeros(shape)  # its old value is not read
+        f, wide = program.function(f"step_master_{gradient}"), program.function(f"step_wide_{gradient}")
+        for function, dtype in ((f, "bf16"), (wide, "f32")):
+            w, g = function.input("parameter", shape, dtype), function.input("gradient", shape, gradient)
+            m, v = function.input("first", shape), function.input("second", shape)
+            lr, step = function.input("learning_rate", (1,)), function.input("step", (1,), "i32")
+            operands = [w, g, m, v, lr, step, function.input("scale", (1,))]
+            if function is f:
+                operands.append(function.input("low", shape, "i16"))
+            results = function.op("braid.adamw", operands, [o.type for o in (w, m, v, *operands[7:])], **SETTINGS)
+            for name, value in zip(("new_parameter", "new_first", "new_second", "new_low"), results):
+                function.output(name, value)
+        arrays = rounded([rng.standard_normal(shape) * np.exp2(rng.integers(-20, 4, shape)), rng.standard_normal(shape), rng.random(shape)])
+        # Half way between two parameters, from both sides; the last of an exponent; zeros, denormals, the largest, and no numbers.
+        bits = [0x3F808000, 0x40008000, 0x00808000, 0x3F7F8000, 0x3F818000, 0x3F7FFFFF, 0x3FFF8000, 0, 1, 0x8000, 0x18000, 0x28000, 0x7FFFFF, 0x7F7FFFFF, 0x7F7F8000, 0x7F7F7FFF]
+        special = np.array([*bits, *(b | 0x80000000 for b in bits), 0x7F800000, 0xFF800000, 0x7FC00000], np.uint32).view(np.float32)
+        arrays[0].reshape(-1)[: special.size] = special
+        gradients = [rounded([rng.standard_normal(shape)], gradient)[0] for _ in range(steps)]
 
-        def action(program, f=f, inputs=inputs, reference=reference):
-            out = program.call(f, inputs)
-            expected = dict(zip(("new_master", "new_first", "new_second"), reference))
-            program.compare(f.name, out, expected, 2e-6)
-            same = np.array_equal(out["new_parameter"], rounded([out["new_master"]], "bf16")[0])
-            program.line(same, f.name, "the parameter is the master, rounded")
+        def action(program, f=f, wide=wide, arrays=arrays, gradients=gradients):
+            def step(function, state, number):
+                # The first step moves nothing: what is not finite stays apart from the rest, all else as it is.
+                scalars = {"learning_rate": [1e-4 if number > 1 else 0.0], "step": [number], "scale": np.array([0.5])}
+                out = program.call(function, dict(state) | scalars | {"gradient": gradients[number - 1]})
+                return {name: out[f"new_{name}"] for name in state}
+
+            parameter, low, sign = split_master(arrays[0])
+            own = {"parameter": parameter, "first": arrays[1], "second": np.where(sign, -arrays[2], arrays[2]), "low": low}
+            reference = dict(zip(("parameter", "first", "second"), arrays))
+            same, signs = [], []
+            for number in range(1, len(gradients) + 1):
+                own, reference = step(f, own, number), step(wide, reference, number)
+                master = join_master(own["parameter"], own["low"], own["second"])
+                parameter, low, sign = split_master(reference["parameter"])
+                known = ~np.isnan(reference["parameter"])
+                signs.append(int(np.sum(sign[known])))
+                same.append(
+                    all(
+                        np.array_equal(stored(a, "f32")[known].view(np.int32), stored(b, "f32")[known].view(np.int32))
+                        for a, b in ((master, reference["parameter"]), (own["first"], reference["first"]), (np.abs(own["second"]), reference["second"]))
+                    )
+                    and np.array_equal(stored(own["parameter"], "bf16")[known], stored(parameter, "bf16")[known])
+                    and np.array_equal(np.signbit(own["second"])[known], sign[known])
+                    and np.array_equal(np.isnan(master), ~known)
+                    and np.array_equal(np.isnan(own["parameter"]), ~known)
+                )
+            moved = np.mean(np.asarray(own["parameter"]) != split_master(arrays[0])[0])
+            text = f"{len(same)} steps, {signs[0]} halves above an even parameter, {moved:.0%} of the parameters moved"
+            program.line(all(same) and signs[0] >= 6, f.name, f"in parts as whole, {text}; equal: {sum(same)}")
 
         program.then(action)
 
@@ -90,11 +115,11 @@ def add_clipping(program, rng, dtype):
             program.check(f, {"a": x, "b": y}, references, 2e-6 if dtype == "f32" else 1e-9, f"{f.name} size {size:g}")
 
 
-def init(f, seed, shape, key, distribution, coordinate=None, **attributes):
+def init(f, seed, shape, key, distribution, coordinate=None, dtype=None, **attributes):
     return f.op(
         "braid.init",
         [seed] + ([coordinate] if coordinate else []),
-        Type(shape, f.dtype),
+        Type(shape, dtype or f.dtype),
         distribution=text(distribution),
         keys=f"array<i64: {', '.join(map(str, key))}>",
         **attributes,
@@ -132,6 +157,16 @@ def add_init(program):
         f.output(name, init(f, seed, (n, m), [12345], name, **attributes))
     f.output("values", init(f, seed, (4, 3), [1], "values", values="array<f64: 1.0, 2.0, 4.0>"))
     f.output("other_key", init(f, seed, (n, m), [54321], "normal", scale=0.5))
+    # Masters of a bf16 parameter, in parts.
+    parts_of = {name: dict(attributes) for name, (attributes, *_) in DISTRIBUTIONS.items()}
+    parts_of["constant"]["low"] = 1.00390625  # half way above an even parameter
+    parts_of["values"] = {"values": "array<f64: 1.00390625, 0.998046875, -1.00390625, 0.1>"}
+    for name, attributes in parts_of.items():
+        shape = (n, m)
+        f.output(f"{name}.master", init(f, seed, shape, [12345], name, **attributes))
+        for part, dtype in (("parameter", "bf16"), ("low", "i16"), ("half", "f32")):
+            more = {} if part == "parameter" else {"part": text(part)}
+            f.output(f"{name}.{part}", init(f, seed, shape, [12345], name, dtype=dtype, **more, **attributes))
     # Layers 2 and 3 of a stack have the values that each has alone.
     f.output("stacked", init(f, seed, (2, n, m), [12345, 54321], "normal", scale=0.5, stacked=True))
     parts = program.function("init_shards")
@@ -193,6 +228,14 @@ def add_init(program):
             "init seeds",
             f"same seed, same bits; other seed correlates {correlation:.4f}",
         )
+        for name in parts_of:
+            master, parameter, low, half = (out[f"{name}.{part}"] for part in ("master", "parameter", "low", "half"))
+            expected = split_master(master)
+            joined = join_master(parameter, low, half)
+            same = np.array_equal(joined.view(np.int32), master.view(np.int32)) and np.array_equal(parameter, expected[0])
+            halves = int(np.sum(np.signbit(half)))
+            same &= np.array_equal(np.signbit(half), expected[2]) and not np.any(half) and (name not in ("constant", "values") or halves > 0)
+            program.line(same, f"init {name} in parts", f"masters in every bit, {halves} halves above an even parameter")
         program.compare("init values", out, {"values": np.tile([1.0, 2.0, 4.0], (4, 1))}, 1e-30)
         program.compare(
             "init stacked = layer by layer", out, {"stacked": np.stack([out["normal"], out["other_key"]])}, 1e-30

@@ -28,7 +28,7 @@ import numpy as np
 from common import largest_error, relative_error
 
 UNITS = ("adjoint", "cache", "per_head", "ring", "transposed", "stacked")
-TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 
 
 def stored(array, dtype):
@@ -43,6 +43,20 @@ def stored(array, dtype):
 def loaded(array, dtype):
     """The reverse: bf16 bits as float32."""
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
+
+
+def split_master(master):
+    """An f32 as training keeps it beside bf16: the bf16 (as f32), 16 bits, and where the sign of the second moment is a part of it."""
+    master = np.ascontiguousarray(master, np.float32)
+    high = stored(master, "bf16")
+    rest = master.view(np.int32) - (high.astype(np.uint32) << 16).view(np.int32)
+    return loaded(high, "bf16"), rest.astype(np.int16), rest == 0x8000
+
+
+def join_master(high, low, second):
+    """The reverse; the sign of `second` counts."""
+    rest = np.where(np.signbit(second), 0x8000, low.astype(np.int32)).astype(np.int32)
+    return (np.ascontiguousarray(high, np.float32).view(np.int32) + rest).view(np.float32)
 
 
 def tool(name):

@@ -172,10 +172,10 @@ func.func @optimizer(%w: tensor<8x9xf32>, %g: tensor<8x9xf32>, %m: tensor<8x9xf3
 
 // -----
 
-// A bf16 parameter is its f32 master, rounded; several bf16 products are added up in f32 and rounded once.
+// A bf16 parameter is its master, rounded: an f32 in parts (MasterParts.h). Several bf16 products are added up in f32 and rounded once.
 // CHECK-LABEL: func.func @rounded
 // CHECK: tile.launch @adamw_bf16_f32_master grid [1]
-// CHECK-SAME: inplace = array<i64: 0, 2, 3, 7>, result_names = ["new_parameter", "new_first", "new_second", "new_master"]
+// CHECK-SAME: inplace = array<i64: 0, 2, 3, 7>, result_names = ["new_parameter", "new_first", "new_second", "new_low"]
 // CHECK: %[[FIRST:.*]] = tile.gemm %{{.*}}, %{{.*}} -> tensor<1x8x9xf32>
 // CHECK: %[[SUM:.*]] = tile.gemm %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}}apart{{.*}} -> tensor<1x8x9xbf16>
 // CHECK-NOT: tile.launch @round_f32_bf16
@@ -186,11 +186,11 @@ func.func @optimizer(%w: tensor<8x9xf32>, %g: tensor<8x9xf32>, %m: tensor<8x9xf3
 // APART: %[[SUM:.*]] = tile.gemm %{{.*}}, %{{.*}}, %[[FIRST]] {{.*}} -> tensor<1x8x9xf32>
 // APART: tile.launch @round_f32_bf16
 !half = tensor<1x8x9xbf16>
-func.func @rounded(%w: tensor<8x9xbf16>, %g: tensor<8x9xf32>, %m: tensor<8x9xf32>, %v: tensor<8x9xf32>, %lr: tensor<1xf32>, %step: tensor<1xi32>, %master: tensor<8x9xf32>, %dy: tensor<1x8x8xbf16>, %u: tensor<9x8xbf16>) -> (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, !half, !half) {
-  %0:4 = braid.adamw %w, %g, %m, %v, %lr, %step, %lr, %master {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.1} : (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<8x9xf32>) -> (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>)
+func.func @rounded(%w: tensor<8x9xbf16>, %g: tensor<8x9xf32>, %m: tensor<8x9xf32>, %v: tensor<8x9xf32>, %lr: tensor<1xf32>, %step: tensor<1xi32>, %low: tensor<8x9xi16>, %dy: tensor<1x8x8xbf16>, %u: tensor<9x8xbf16>) -> (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xi16>, !half, !half) {
+  %0:4 = braid.adamw %w, %g, %m, %v, %lr, %step, %lr, %low {beta1 = 0.9, beta2 = 0.95, eps = 1.0e-8, weight_decay = 0.1} : (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<8x9xi16>) -> (tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xi16>)
   %1 = braid.linear_grad_data cotangents(%dy, %dy) weights(%u, %u) : (tensor<1x8x8xbf16>, tensor<1x8x8xbf16>, tensor<9x8xbf16>, tensor<9x8xbf16>) -> !half
   %2 = braid.linear_grad_data cotangents(%dy) weights(%u) : (tensor<1x8x8xbf16>, tensor<9x8xbf16>) -> !half
-  return %0#0, %0#1, %0#2, %0#3, %1, %2 : tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xf32>, !half, !half
+  return %0#0, %0#1, %0#2, %0#3, %1, %2 : tensor<8x9xbf16>, tensor<8x9xf32>, tensor<8x9xf32>, tensor<8x9xi16>, !half, !half
 }
 
 // -----

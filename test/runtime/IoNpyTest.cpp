@@ -43,7 +43,7 @@ void expectError(const std::vector<std::byte> &bytes, std::string_view part) {
 
 TEST(IoNpy, RoundTripsEveryTypeAndShape) {
   TemporaryDirectory directory;
-  for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8})
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::i32, DType::i64, DType::u8, DType::i16})
     for (std::vector<int64_t> shape : {std::vector<int64_t>{}, {1}, {5}, {2, 3}, {0, 4}, {2, 1, 3, 2}}) {
       size_t count = 1;
       for (int64_t extent : shape)

@@ -124,8 +124,15 @@ const Case cases[] = {
     {"tensor 'layers.{}.w': layer 2 is negative or listed twice", [](Sample &p) { p.tensors[0]->layers = {2, 2}; }},
     {"tensor 'layers.{}.w': shard of dimension 2 of 2", [](Sample &p) { p.tensors[0]->shards[0]->dim = 2; }},
     {"tensor 'layers.{}.w': the mesh has no axis 'pp'", [](Sample &p) { p.tensors[0]->shards[0]->axis = "pp"; }},
-    {"moment slot 'third' is none of first, second, master", [](Sample &p) { p.tensors[2]->slot = "third"; }},
+    {"moment slot 'third' is none of first, second, low, master", [](Sample &p) { p.tensors[2]->slot = "third"; }},
     {"the master of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "master"; }},
+    {"but the low of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "low"; }},
+    {"tensor 'layers.{}.w.first': 'layers.{}.w' has no second moment in f32 that is cut as this is",
+     [](Sample &p) {
+       for (auto i : {0, 2}) // of two bytes an element, and whole
+         p.tensors[i]->bytes /= 2, p.tensors[i]->shards.clear();
+       p.tensors[0]->dtype = schema::DType::bf16, p.tensors[2]->dtype = schema::DType::i16, p.tensors[2]->slot = "low";
+     }},
     {"tensor 'layers.{}.w.first' belongs to 'v', which does not exist", [](Sample &p) { p.tensors[2]->of = "v"; }},
     {"kernel 'ranges' is declared twice", [](Sample &p) { p.kernels[0]->name = "ranges"; }},
     {"kernel 'add_scaled': parameter 'x' is declared twice", [](Sample &p) { p.kernels[0]->params[1]->name = "x"; }},
@@ -248,6 +255,7 @@ const Case cases[] = {
     {"shift over 2 ranks of 'dp': 'recv' has 128 bytes, expected 256", [](Sample &p) { p.theSum().kind = schema::CollectiveKind::shift; p.theSum().recv->bytes = 128; }},
     {"command 6 'sum': cyclic, reverse and distance belong to shift, not to all_reduce", [](Sample &p) { p.theSum().reverse = true; }},
     {"no sum over u8", [](Sample &p) { p.theSum().dtype = schema::DType::u8; }},
+    {"no sum over i16", [](Sample &p) { p.theSum().dtype = schema::DType::i16; }},
     {"254 bytes are not whole elements of f32", [](Sample &p) { p.theSum().send->bytes = p.theSum().recv->bytes = 254; }},
     {"all_to_all: 2 blocks of 129 bytes exceed 'send' (256 bytes) or 'recv' (256 bytes)", [](Sample &p) { p.theExchange().block_bytes = 129; }},
     {"all_to_all has only one of send_counts and recv_counts", [](Sample &p) { p.theExchange().recv_counts.reset(); }},

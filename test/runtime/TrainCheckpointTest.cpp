@@ -21,8 +21,8 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
   };
   for (Mesh from : {Mesh{1, 1, 1}, {2, 2, 4}})
     for (Mesh to : {Mesh{1, 1, 1}, {2, 2, 2}})
-      for (Kept writer : {Kept::f32, Kept::bf16WithMaster, Kept::bf16Alone})
-        for (Kept reader : {Kept::f32, Kept::bf16WithMaster, Kept::bf16Alone}) {
+      for (Kept writer : {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16Alone})
+        for (Kept reader : {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16Alone}) {
           TemporaryDirectory directory;
           onRanks(program(from, writer), [&](Rank &rank) { return saveFilled(rank, directory.str(), 7); });
           bool weightsOnly = writer == Kept::bf16Alone;
@@ -32,7 +32,8 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
             forEach(rank, [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
               bool moment = name.ends_with(".first") || name.ends_with(".second");
               moments += moment;
-              bool master = reader == Kept::bf16WithMaster && weightsOnly; // not filled: only the weights are
+              // Not filled: only the weights are.
+              bool master = (reader == Kept::bf16WithMaster || reader == Kept::bf16WithLow) && weightsOnly;
               float exact = valueAt(name, index), rounded = fromBf16(toBf16(exact));
               bool half = writer == Kept::bf16Alone || reader == Kept::bf16Alone;
               if (!master && !(moment && weightsOnly))
@@ -41,7 +42,7 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
             EXPECT_EQ(wrong, 0) << static_cast<int>(writer) << " read by " << static_cast<int>(reader);
             EXPECT_EQ(moments > 0, reader != Kept::bf16Alone);
             // The weights themselves, whatever stands for them in the files.
-            if (reader == Kept::bf16WithMaster)
+            if (reader == Kept::bf16WithMaster || reader == Kept::bf16WithLow)
               forEach(
                   rank,
                   [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
@@ -53,6 +54,48 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
             return Status::success();
           });
         }
+}
+
+// Every f32 is its bf16 and 16 bits, but for the sign of another number where it is half way above an even one.
+TEST(TrainCheckpoint, MastersInPartsLoseNothing) {
+  auto expect = [](uint32_t bits) {
+    float value = std::bit_cast<float>(bits);
+    MasterParts parts = splitMaster(value);
+    float joined = joinMaster(parts);
+    if (std::isnan(value))
+      return std::isnan(joined) && std::isnan(fromBf16(parts.high));
+    bool half = (bits & 0xffff) == 0x8000 && (bits >> 16) % 2 == 0;
+    return std::bit_cast<uint32_t>(joined) == bits && parts.high == toBf16(value) && parts.above == half;
+  };
+  for (uint32_t upper = 0; upper < 0x10000; ++upper)
+    for (uint32_t lower : {0u, 1u, 2u, 0x7fffu, 0x8000u, 0x8001u, 0xc000u, 0xfffeu, 0xffffu})
+      ASSERT_TRUE(expect(upper << 16 | lower)) << upper << ", " << lower;
+  for (uint32_t upper : {0u, 0x8000u, 0x007fu, 0x3f80u, 0x3fffu, 0xbf7fu, 0x7f7fu, 0xff7fu, 0x7f80u})
+    for (uint32_t lower = 0; lower < 0x10000; ++lower)
+      ASSERT_TRUE(expect(upper << 16 | lower)) << upper << ", " << lower;
+  EXPECT_EQ(splitMaster(0x1.01p0f).high, 0x3f80);
+  EXPECT_EQ(splitMaster(0x1.01p0f).low, splitMaster(0x1.ffp-1f).low) << "16 bits do not tell them apart";
+}
+
+TEST(TrainCheckpoint, FilesOfMastersInPartsAreThoseOfMasters) {
+  TemporaryDirectory whole, parts;
+  onRanks(shardedProgram(2, 2, 4, 12, {0, 3}, false, Kept::bf16WithMaster),
+          [&](Rank &rank) { return saveFilled(rank, whole.str(), 7); });
+  std::atomic<int64_t> signs = 0;
+  onRanks(shardedProgram(2, 2, 4, 12, {0, 3}, false, Kept::bf16WithLow), [&](Rank &rank) {
+    Status saved = saveFilled(rank, parts.str(), 7);
+    for (const TensorInfo &tensor : rank.program().tensors())
+      if (tensor.slot == "second")
+        for (float value : rank.session().tensor(tensor).as<float>())
+          signs += std::signbit(value);
+    return saved;
+  });
+  EXPECT_GT(signs, 0) << "no master is half way above an even parameter";
+  for (int rank = 1; rank <= 4; ++rank)
+    for (const char *stem : {"model", "optimizer"}) {
+      std::string file = fmt::format("/step-00000007/{}-{:05}-of-00004.safetensors", stem, rank);
+      EXPECT_EQ(readText(whole.str() + file), readText(parts.str() + file)) << file;
+    }
 }
 
 TEST(TrainCheckpoint, FilesAreWhatOthersExpect) {

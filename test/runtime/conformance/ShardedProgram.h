@@ -4,11 +4,12 @@
 #include "runtime/Bf16.h"
 #include "runtime/train/Checkpoint.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 
 namespace braid::runtime::test {
 
-enum class Kept { f32, bf16WithMaster, bf16Alone }; // bf16Alone: no moments either
+enum class Kept { f32, bf16WithMaster, bf16WithLow, bf16Alone }; // bf16Alone: no moments either
 
 // Parameters sharded in every way, over a mesh of dense <dp, tp> and expert <edp, ep> axes. Not meant to run.
 std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t ep, int64_t width = 12,
@@ -30,14 +31,34 @@ template <class F> void forEach(Rank &rank, F &&f, Of of = Of::masters) {
       tensor.offset = tensor.roundedOffset;
       tensor.localShape = tensor.roundedShape;
     }
-    TensorView view = rank.session().tensor(*tensor.info).layer(tensor.layer);
-    bool half = tensor.info->dtype == DType::bf16;
+    auto viewOf = [&](const TensorInfo &info) { return rank.session().tensor(info).layer(tensor.layer); };
+    TensorView view = viewOf(*tensor.info);
+    bool half = tensor.info->dtype == DType::bf16, parts = tensor.info->dtype == DType::i16;
     std::vector<int64_t> index = tensor.offset;
     for (size_t i = 0; i < view.bytes / sizeOf(tensor.info->dtype); ++i) {
-      float wide = half ? fromBf16(view.as<uint16_t>()[i]) : 0;
-      f(half ? wide : view.as<float>()[i], tensor.name, index);
-      if (half)
+      if (half) {
+        float wide = fromBf16(view.as<uint16_t>()[i]);
+        f(wide, tensor.name, index);
         view.as<uint16_t>()[i] = toBf16(wide);
+      } else if (parts) {
+        int64_t at = 0; // in the weights
+        for (size_t d = 0; d < index.size(); ++d)
+          at = at * tensor.roundedShape[d] + index[d] - tensor.roundedOffset[d];
+        TensorView weights = viewOf(*tensor.rounded), moments = viewOf(*tensor.second);
+        uint16_t &high = weights.as<uint16_t>()[at];
+        int16_t &low = view.as<int16_t>()[i];
+        float &second = moments.as<float>()[i];
+        float wide = joinMaster({high, low, std::signbit(second)});
+        f(wide, tensor.name, index);
+        MasterParts split = splitMaster(wide);
+        high = split.high, low = split.low, second = std::copysign(second, split.above ? -1.0f : 1.0f);
+      } else {
+        float &value = view.as<float>()[i];
+        bool sign = tensor.signsOfMaster && std::signbit(value);
+        value = sign ? -value : value;
+        f(value, tensor.name, index);
+        value = sign ? -value : value;
+      }
       for (size_t d = index.size(); d-- > 0;) {
         if (++index[d] < tensor.offset[d] + tensor.localShape[d])
           break;
