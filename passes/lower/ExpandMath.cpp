@@ -4,7 +4,6 @@
 #include "passes/Passes.h"
 #include "passes/lower/LowerKernels.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -369,34 +368,13 @@ bool braid::isOfDeviceLibrary(Operation *op) {
              math::AsinOp, math::AcosOp, math::AtanOp, math::Atan2Op, math::PowFOp, math::CbrtOp>(op);
 }
 
-/// Every function and quotient of the kernel once more, of numbers in the place of tiles, becomes what expandMath() makes of it.
 bool braid::callsFunctions(Operation *kernel) {
-  OwningOpRef<ModuleOp> module = ModuleOp::create(kernel->getLoc());
-  OpBuilder b = OpBuilder::atBlockEnd(module->getBody());
-  auto numbers = func::FuncOp::create(b, kernel->getLoc(), "numbers", b.getFunctionType({}, {}));
-  Block *block = numbers.addEntryBlock();
-  b.setInsertionPointToStart(block);
-  auto number = [](Value v) { return getElementTypeOrSelf(v.getType()); };
-  SmallVector<Value> results;
-  kernel->walk([&](Operation *op) {
-    bool isMath = isa<math::MathDialect>(op->getDialect()) && op->getNumOperands() > 0;
-    if (isApproximate(op) || !(isMath || isa<arith::DivFOp>(op)))
-      return;
-    SmallVector<Value> operands;
-    for (Value operand : op->getOperands())
-      operands.push_back(block->addArgument(number(operand), op->getLoc()));
-    OperationState state(op->getLoc(), op->getName(), operands, number(op->getResult(0)), op->getAttrs());
-    results.push_back(b.create(state)->getResult(0));
-  });
-  func::ReturnOp::create(b, kernel->getLoc(), results);
-  numbers.setFunctionType(b.getFunctionType(block->getArgumentTypes(), ValueRange(results).getTypes()));
-  bool expanded = succeeded(expandMath(*module, /*hasScale=*/false, /*hasBf16=*/true));
-  return !expanded || module
-                          ->walk([](Operation *op) {
-                            bool calls = isOfDeviceLibrary(op) || isa<arith::DivFOp>(op);
-                            return calls ? WalkResult::interrupt() : WalkResult::advance();
-                          })
-                          .wasInterrupted();
+  return kernel
+      ->walk([](Operation *op) {
+        bool calls = isOfDeviceLibrary(op) || isa<arith::DivFOp, math::RsqrtOp>(op); // 1 / sqrt(x) in expandMath()
+        return calls && !isApproximate(op) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 namespace {

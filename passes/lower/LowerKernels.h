@@ -30,7 +30,7 @@ llvm::LogicalResult expandMath(mlir::ModuleOp module, bool hasScale, bool hasBf1
 bool isApproximate(mlir::Operation *op);
 /// A function of math that a GPU has no instructions for; what expandMath() leaves of them is called in the device's library.
 bool isOfDeviceLibrary(mlir::Operation *op);
-/// Whether a GPU calls functions for what a kernel computes: those, and what the assembler has for exact quotients.
+/// Whether a kernel computes any of those (as a polynomial of expandMath() too) or an exact quotient, which the assembler has a function for.
 bool callsFunctions(mlir::Operation *kernel);
 
 /// Of a function that braid-tile-to-threads made: threads of a block, bytes of shared memory, and of scratch in global

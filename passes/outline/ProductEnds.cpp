@@ -6,7 +6,7 @@
 // ops of a cluster (FuseRows) are elementwise, the products of one matrix are what they read, and nothing between needs to be done before, the cluster is the end of
 // these products: it gets their tiles rounded as memory would have them, so that its numbers are the same, bit by bit. Products that nothing else reads are in no memory then.
 //
-// Formulas that a GPU calls functions for (exact quotients, which are in tanh and gelu) stay in kernels of their own. Only where warpgroups multiply what boxes bring are sums in registers, which nobody waits for: elsewhere, and where products are so small or so narrow that no such kernel takes them, everything
+// Formulas that a GPU has no instructions for (exact quotients, which are in tanh and gelu; polynomials) stay in kernels of their own. Only where warpgroups multiply what boxes bring are sums in registers, which nobody waits for: elsewhere, and where products are so small or so narrow that no such kernel takes them, everything
 // stays as it is.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -121,7 +121,8 @@ private:
         cluster, [&](Operation *op) { return isElementwise(op) && shapeOf(op->getOperand(0)) == type.getShape(); });
   }
 
-  /// Whether the formulas, as they are emitted, call functions: beside a call every wgmma of a kernel waits for the one before it (C7509).
+  /// Whether the formulas, as they are emitted, call functions: beside a call every wgmma of a kernel waits for the one before it (C7509),
+  /// and a polynomial wants registers that are not left beside the sums (log: 16 bytes spilled).
   FailureOr<bool> callFunctions(const Products &products, ArrayRef<Operation *> cluster, ArrayRef<Value> read,
                                 ArrayRef<Value> stored) {
     OwningOpRef<ModuleOp> module = ModuleOp::create(products.op->getLoc());
