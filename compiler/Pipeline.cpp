@@ -36,21 +36,6 @@ void braid::registerCompiler(DialectRegistry &registry) {
   registerCudaCodegen(registry);
 }
 
-/// Experts on several ranks make rows travel, and activations are those of one of all ranks. A mesh that is wrong is
-/// reported by ApplySharding.
-static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options) {
-  DecideRecomputePassOptions recompute;
-  if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
-    recompute.exchanges = mesh->size("ep") > 1 || (mesh->size("etp") > 1 && mesh->size("etp") != mesh->size("tp"));
-    recompute.sequence = mesh->size("sp") > 1;
-    recompute.mesh = options.mesh;
-    recompute.sliced = options.slices();
-  } else {
-    llvm::consumeError(mesh.takeError());
-  }
-  return recompute;
-}
-
 /// Of a target whose kernels are blocks of threads, be they emulated. A target that is wrong has been reported by the driver.
 static std::optional<BlockLimits> blockLimits(const CompileOptions &options) {
   std::optional<BlockLimits> limits;
@@ -65,6 +50,23 @@ static std::optional<BlockLimits> blockLimits(const CompileOptions &options) {
     llvm::consumeError(target.takeError());
   }
   return limits;
+}
+
+/// Experts on several ranks make rows travel, and activations are those of one of all ranks. A mesh that is wrong is
+/// reported by ApplySharding.
+static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options) {
+  DecideRecomputePassOptions recompute;
+  if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
+    recompute.exchanges = mesh->size("ep") > 1 || (mesh->size("etp") > 1 && mesh->size("etp") != mesh->size("tp"));
+    recompute.sequence = mesh->size("sp") > 1;
+    recompute.mesh = options.mesh;
+    recompute.sliced = options.slices();
+    // Neighbours' last rows are another tail there than the one that was at hand.
+    recompute.convolutions = blockLimits(options).has_value() && !recompute.sequence && !recompute.sliced;
+  } else {
+    llvm::consumeError(mesh.takeError());
+  }
+  return recompute;
 }
 
 /// Where the architecture copies them unless it is told not to.
@@ -177,7 +179,7 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     // Groups are heads before it is decided what shares a kernel with them.
     pm.addPass(createUngroupNormsPass());
     // Row-wise chains become clusters while they are still model ops that know how to emit themselves.
-    pm.addPass(createFuseRowsPass());
+    pm.addPass(createFuseRowsPass({.gpu = gpu}));
     // FLOPs and bytes follow from model ops and their shapes: counted before kernels exist, so that no kernel is its
     // own judge.
     pm.addPass(createCountWorkPass(

@@ -4,6 +4,7 @@
 // most bytes for their time.
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
+#include "passes/analysis/ConvEnds.h"
 #include "passes/autodiff/BlockGradient.h"
 #include "passes/autodiff/Recompute.h"
 #include "passes/shard/LocalBytes.h"
@@ -84,6 +85,7 @@ struct LayerChoice {
   SmallVector<Value> read;
   BitVector freeArguments; ///< held for other reasons: weights, constants, integers of the whole batch
   llvm::DenseSet<Operation *> again, beside; ///< `beside`: those that cost nothing
+  llvm::DenseSet<Operation *> ends; ///< of convolutions that are made again: what others read of them is kept
 
   /// What must be kept, and the time of what is executed again, when `again` and `more` are marked.
   struct Outcome {
@@ -154,6 +156,7 @@ private:
 
   LogicalResult collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols, Layers &layers);
   void makeBeside(LayerChoice &choice);
+  void makeConvolutionsAgain(LayerChoice &choice);
   void meetBudget(Layers &layers, int64_t budget);
   LogicalResult decide(func::FuncOp function);
   Travels travels() const { return {exchanges, sequence}; }
@@ -221,7 +224,7 @@ LogicalResult DecideRecomputePass::collect(Block &block, int64_t times, Activity
 /// them where it reads them now. Bytes are saved in memory, and twice on the way there.
 void DecideRecomputePass::makeBeside(LayerChoice &choice) {
   for (Operation &op : choice.layer.getBody().front()) {
-    if (!isPointwise(&op) || choice.again.contains(&op))
+    if (!isPointwise(&op) || choice.again.contains(&op) || choice.ends.contains(&op))
       continue;
     LayerChoice::Outcome now = choice.outcome();
     auto isThere = [&](Value value) {
@@ -235,6 +238,19 @@ void DecideRecomputePass::makeBeside(LayerChoice &choice) {
       choice.again.insert(&op);
       choice.beside.insert(&op);
     }
+  }
+}
+
+/// Where the gradient's kernel of a convolution makes the sum again, and what is made of it (analysis/ConvEnds): of all of them the last is kept at most, for others.
+void DecideRecomputePass::makeConvolutionsAgain(LayerChoice &choice) {
+  for (auto conv : choice.layer.getBody().front().getOps<ShortConvOp>()) {
+    SmallVector<Operation *> end = convEnd(conv);
+    if (end.empty() || choice.again.contains(conv))
+      continue;
+    choice.ends.insert(end.pop_back_val());
+    end.push_back(conv);
+    choice.again.insert(end.begin(), end.end());
+    choice.beside.insert(end.begin(), end.end());
   }
 }
 
@@ -294,8 +310,11 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
       for (Operation &inner : choice.layer.getBody().front())
         if (canRecompute(&inner, travels()) && !inner.hasTrait<OpTrait::ConstantLike>())
           choice.again.insert(&inner);
-  for (auto &[op, choice] : layers)
+  for (auto &[op, choice] : layers) {
+    if (convolutions)
+      makeConvolutionsAgain(choice);
     makeBeside(choice);
+  }
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   if (auto budget = settings.getAs<IntegerAttr>("activation_budget")) {
     meetBudget(layers, budget.getInt());

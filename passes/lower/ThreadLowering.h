@@ -19,6 +19,8 @@ namespace braid::lower {
 inline constexpr int64_t kWarp = 32;
 /// Copies of 16 bytes that a thread is given one by one, without a loop.
 inline constexpr int64_t kMostCopies = 32;
+/// Where programs add up, blocks of up to so many threads share the registers of a multiprocessor: its grid is made for so many, and all are under way then.
+inline constexpr int64_t kSumThreads = 128, kSumBlocks = 3;
 
 /// Bytes of an element in memory.
 inline int64_t bytesOf(Type stored) {

@@ -18,8 +18,6 @@ using namespace braid::lower;
 
 /// Neighbouring elements of a thread; threads of a row and of a block; elements of a tile that a thread has registers for.
 static constexpr int64_t kEach = 8, kRowThreads = 256, kBlockThreads = 128, kMostElements = 16;
-/// Blocks of so many threads that a multiprocessor has registers for: all programs of a sum over rows are under way then.
-static constexpr int64_t kTogether = 3;
 /// Words of 32 bits that a thread asks for an iteration ahead, and where no row waits for other warps: more would be too many registers for that.
 static constexpr int64_t kMostAhead = 24, kMostAheadAlone = 8;
 
@@ -28,12 +26,13 @@ struct ThreadLowering::RowWalk {
   Block *body;
   scf::ForOp loop; ///< null: the kernel itself is the one iteration
   SmallVector<int64_t> shape; ///< rows, features
-  int64_t lanes = 0, threads = 0; ///< of a row; of a block
-  int64_t strips = 0, rows = 0; ///< of a thread: vectors of a row, and rows
+  int64_t lanes = 0, threads = 0, strips = 0,
+          rows = 0; ///< of a row; of a block; of a thread: vectors of a row, and rows
   SmallVector<tile::LoadOp> loads, numbers; ///< of elements; of a number for each row
   SmallVector<memref::LoadOp> scalars;
   SmallVector<tile::StoreOp> stores;
-  SmallVector<Value> outside; ///< what does not depend on the row, and is known before the loop
+  SmallVector<Value>
+      outside; ///< what does not depend on the row, and is known before the loop: loads, or numbers of runs
   SmallVector<tile::ReduceOp> carried; ///< over rows: what each result of the loop adds up
   SmallVector<SmallVector<tile::ReduceOp>> rounds; ///< sums along rows; each needs some of those before it
 
@@ -121,6 +120,13 @@ std::optional<int64_t> ThreadLowering::RowWalk::visitOp(Operation *op, Value til
   }
   if (auto expand = dyn_cast<tile::ExpandOp>(op)) {
     int64_t axis = expand.getAxis(), last = tileType(tile).getRank() - 1;
+    if (kind == Kind::column && axis == last && loop) {
+      auto load = expand.getSource().getDefiningOp<tile::LoadOp>();
+      bool known = load && !isInside(load.getResult()) && !load.getLimit() && !load.getRows();
+      if (known && !llvm::is_contained(outside, tile))
+        outside.push_back(tile);
+      return known ? std::optional<int64_t>(0) : std::nullopt;
+    }
     if (kind == Kind::full && axis == last)
       return visit(expand.getSource(), Kind::run);
     if (kind == Kind::full && axis == 0)
@@ -182,15 +188,14 @@ SmallVector<Value> ThreadLowering::RowWalk::insideLimits() {
     auto all = compare.getRhs().getDefiningOp<vector::BroadcastOp>();
     auto iota = compare.getLhs().getDefiningOp<tile::IotaOp>();
     auto number = all ? all.getSource().getDefiningOp<arith::IndexCastOp>() : nullptr;
-    auto left = number ? number.getIn().getDefiningOp<arith::SubIOp>() : nullptr;
-    if (compare.getPredicate() == arith::CmpIPredicate::slt && iota && iota.getAxis() == 0 && left && loop &&
-        left.getRhs() == loop.getInductionVar() &&
+    auto left = number && loop ? number.getIn().getDefiningOp<arith::SubIOp>() : nullptr;
+    bool ofRows = left && left.getRhs() == loop.getInductionVar() && iota && iota.getAxis() == 0;
+    if (ofRows && compare.getPredicate() == arith::CmpIPredicate::slt &&
         llvm::any_of(loads, [&](tile::LoadOp load) { return load.getLimit() == left.getLhs(); }))
       tiles.push_back(compare.getResult());
   }
   return tiles;
 }
-
 bool ThreadLowering::RowWalk::collect() {
   for (Operation &inside : *body) {
     if (auto store = dyn_cast<tile::StoreOp>(inside)) {
@@ -278,6 +283,8 @@ std::optional<ThreadLowering::RowWalk> ThreadLowering::rowWalkOf(Block &body, sc
                    llvm::none_of(walk.scalars,
                                  [&](memref::LoadOp load) { return mayShare(load.getMemRef(), store.getTarget()); }) &&
                    llvm::none_of(walk.outside, [&](Value tile) {
+                     if (auto expand = tile.getDefiningOp<tile::ExpandOp>())
+                       tile = expand.getSource();
                      return mayShare(tile.getDefiningOp<tile::LoadOp>().getSource(), store.getTarget());
                    });
     bool once =
@@ -372,7 +379,8 @@ void ThreadLowering::readShared(RowState &state) {
       types.push_back(typed(tileType(each.tile).getElementType(), kEach));
     Vectors vectors{kEach, {}};
     for (Value tile : state.walk.outside)
-      vectors.accesses.insert(tile.getDefiningOp());
+      if (tile.getDefiningOp<tile::LoadOp>())
+        vectors.accesses.insert(tile.getDefiningOp());
     state.shared = onTrust(vectors, {}, types, [&](bool) {
       SmallVector<Value> values;
       for (const RowState::Known &each : state.wanted)
@@ -769,8 +777,8 @@ bool ThreadLowering::lowerRowWalk() {
     giveBack(state.parts);
   if (walk.loop) {
     leaveLoop(walk.loop, results);
-    if (threads <= kBlockThreads)
-      lowered->setAttr(kTogetherAttr, b.getI64IntegerAttr(kTogether));
+    if (threads <= kSumThreads)
+      lowered->setAttr(kTogetherAttr, b.getI64IntegerAttr(kSumBlocks));
   }
   return true;
 }

@@ -35,6 +35,7 @@ struct ThreadLowering::Walk {
   void collectReady();
   bool isAlike(Operation *access, ArrayRef<Value> strides, int64_t elements);
   ValueRange yielded() { return op.getBody()->getTerminator()->getOperands(); }
+  bool addsUp();
 };
 
 /// Whether one element of the result is computed from elements of what the op reads.
@@ -45,6 +46,14 @@ static bool isFormula(Operation *op) {
     return TilePlan::isSimpleCast(cast);
   return OpTrait::hasElementwiseMappableTraits(op) ||
          isa<tile::MaskOp, tile::IotaOp, tile::ExpandOp, tile::SliceOp, vector::BroadcastOp>(op);
+}
+
+/// Whether something that is carried is the sum over all iterations.
+bool ThreadLowering::Walk::addsUp() {
+  return llvm::any_of(llvm::zip_equal(yielded(), op.getRegionIterArgs()), [](auto pair) {
+    auto sum = std::get<0>(pair).template getDefiningOp<arith::AddFOp>();
+    return sum && llvm::is_contained(sum->getOperands(), Value(std::get<1>(pair)));
+  });
 }
 
 /// The body is formulas of tiles, loads, stores and scalars.
@@ -439,5 +448,7 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
       onlyIf(less(thread, rest), [&] { walkThrough({add(thread, full * threads)}); });
   }
   leaveLoop(op, results);
+  if (threads <= kSumThreads && walk.addsUp())
+    lowered->setAttr(kTogetherAttr, b.getI64IntegerAttr(kSumBlocks));
   return true;
 }

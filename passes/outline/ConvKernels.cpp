@@ -11,9 +11,16 @@
 // of the batch, most of them, are plain sums of products: nothing is compared per element. dx and dweight read the same of dy: one kernel reads it
 // once, and x, and has the sums of parts of the tokens, which are added up in their order.
 //
+// Row-wise ops that alone read y (analysis/ConvEnds) are made of it before it is stored. A gradient's kernel makes y again, of the inputs that it reads
+// anyway, and dy of the cotangent that comes first. Both are rounded where they would have been stored, so numbers are the same.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/analysis/ConvEnds.h"
 #include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/RowsCluster.h"
 
+#include "dialects/braid/TileEmitter.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -48,8 +55,37 @@ struct ConvShape {
   }
 };
 
+/// Row-wise ops beside a convolution, `to` of them from its y and, in a gradient, from the cotangent that comes first.
+struct End {
+  SmallVector<Operation *> ops;
+  Value y, cotangent, to;
+  SmallVector<Value> wholes = {}; ///< what they read of features
+  SmallVector<RowsGradOp> sums = {};
+
+  void collect() {
+    llvm::SetVector<Value> found;
+    for (Operation *op : ops)
+      for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+        if (rowsOperandKind(op, i) != TokenKind::token)
+          found.insert(operand);
+        else if (operand != y && !llvm::is_contained(ops, operand.getDefiningOp()))
+          cotangent = operand;
+      }
+    wholes = found.takeVector();
+  }
+  std::string name() const {
+    std::string text = rowsText(ops, to, [](Value) { return SmallVector<int64_t>(); });
+    return "_" + rowsName(ops, text) + (sums.empty() ? "" : "_sum");
+  }
+};
+
 struct Conv {
-  Conv(KernelBuilder &k, const ConvShape &shape) : k(k), shape(shape) {}
+  Conv(KernelBuilder &k, const ConvShape &shape, const End *end = nullptr) : k(k), shape(shape), end(end) {
+    if (end)
+      for (size_t i = 0; i < end->wholes.size(); ++i)
+        wholes.push_back(
+            k.buffer("w" + std::to_string(i), tensorType(end->wholes[i]).getElementType(), {shape.features}));
+  }
 
   Var tokens(llvm::StringRef name) {
     return k.buffer(name, shape.token, {{"row"}, {"token"}, {"feature", shape.features}});
@@ -92,12 +128,14 @@ struct Conv {
   Var documentRows(Var documents, Var b, Var first, int64_t count) {
     return k.load(documents, {b, first}, {count}, {.limit = k.size(documents, 1)});
   }
-  /// Weights of the taps: K tiles [columns].
+  /// Weights of the taps: K tiles [columns]; with them what formulas behind read of features.
   Vars weights(Var weight, Var column, int64_t columns) {
     Var all = transpose(cast(k.load(weight, {column, 0}, {columns, shape.taps}), shape.compute));
     Vars out;
     for (int64_t j = 0; j < shape.taps; ++j)
       out.push_back(row(all, k.number(j)));
+    for (Var whole : wholes)
+      wholeTiles.push_back(cast(k.load(whole, {column}, {columns}), shape.compute));
     return out;
   }
   /// Positions [L - (K - 1), L): row i of the new tail is row L + i of the old one, or x_{L - (K - 1) + i}.
@@ -108,13 +146,50 @@ struct Conv {
     Var kept = loadTail(tail, b, length, column, shape.halo(), columns);
     k.store(cast(cast(last, shape.compute) + kept, shape.tail), newTail, {b, 0, column});
   }
+  /// What the ops behind the sum of taps make of it, and, in a gradient, of a cotangent: rounded as it would be stored. Without any the sum, or the cotangent.
+  Var ended(Var y, Var cotangent = {}) {
+    if (!end)
+      return cotangent ? cotangent : y;
+    llvm::DenseMap<Value, Value> known;
+    known[end->y] = cast(y, shape.token);
+    if (cotangent)
+      known[end->cotangent] = cast(cotangent, shape.token);
+    for (auto [whole, tile] : llvm::zip_equal(end->wholes, wholeTiles))
+      known[whole] = tile;
+    TileEmitter e(k.builder, k.builder.getLoc(), y.dim(0), {});
+    emitted &= succeeded(emitRowsOps(end->ops, e, known));
+    return emitted ? cast(k.wrap(known.lookup(end->to)), shape.compute) : y;
+  }
+  /// Inputs of tokens first - 1, first - 2, .., as far as taps reach.
+  Vars window(Var x, Var tail, Var b, Var first, Var column, int64_t columns) {
+    Vars before;
+    for (int64_t s = 1; s <= shape.halo(); ++s) {
+      Var at = first - static_cast<double>(s);
+      Var row = min(max(at + static_cast<double>(shape.halo()), 0.0), shape.halo() - 1.0);
+      before.push_back(select(ge(at, 0.0), inner(x, b, min(max(at, 0.0), k.size(x, 1) - 1.0), column, 1, columns),
+                              inner(tail, b, row, column, 1, columns)));
+    }
+    return before;
+  }
+  /// The sum of taps of token t, from the inputs of t, t - 1, ..
+  Var taps(ArrayRef<Var> inputs, ArrayRef<Var> w, Var document, Var t) {
+    Var out;
+    for (int64_t s = shape.halo(); s >= 0; --s) {
+      Var term = inDocument(inputs[s], document, t - static_cast<double>(s)) * expand(w[shape.halo() - s], 0, 1);
+      out = out ? out + term : term;
+    }
+    return out;
+  }
   KernelBuilder &k;
   const ConvShape &shape;
+  const End *end;
+  Vars wholes = {}, wholeTiles = {};
+  bool emitted = true;
 };
 
 /// Program (rows, columns, batch).
-void writeForward(KernelBuilder &k, const ConvShape &shape) {
-  Conv conv(k, shape);
+bool writeForward(KernelBuilder &k, const ConvShape &shape, const End *end) {
+  Conv conv(k, shape, end);
   Var x = conv.tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
   Var documents = conv.documents(), tail = conv.tail("tail"), y = conv.tokens("y"), newTail = conv.tail("new_tail");
   int64_t R = shape.rows(), F = shape.columns(), halo = shape.halo();
@@ -129,7 +204,7 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
       Var term = conv.inDocument(source, document, t0 - static_cast<double>(shift)) * expand(w[j], 0, R);
       out = out ? out + term : term;
     }
-    k.store(cast(out, shape.token), y, {b, t0, column}, {.limit = k.size(y, 1)});
+    k.store(cast(conv.ended(out), shape.token), y, {b, t0, column}, {.limit = k.size(y, 1)});
   };
   k.when(gt(t0, 0.0), [&] {
     Var plain = conv.inOneDocument(documents, b, t0 - static_cast<double>(halo), t0 + static_cast<double>(R - 1));
@@ -139,7 +214,7 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
         Var term = conv.inner(x, b, t0 - static_cast<double>(halo - j), column, R, F) * expand(w[j], 0, R);
         out = out ? out + term : term;
       }
-      k.store(cast(out, shape.token), y, {b, t0, column});
+      k.store(cast(conv.ended(out), shape.token), y, {b, t0, column});
       return Vars();
     };
     k.when(plain, sums, [&] {
@@ -153,48 +228,43 @@ void writeForward(KernelBuilder &k, const ConvShape &shape) {
       return;
     conv.keepTail(x, documents, tail, newTail, b, column, F);
   });
+  return conv.emitted;
 }
 
 /// The same where each thread goes along the tokens with columns of its own (ConvGrad::writeWalk): program (columns, batch, part of the tokens); the new
 /// tail is the last part.
-void writeForwardWalk(KernelBuilder &k, const ConvShape &shape) {
-  Conv conv(k, shape);
+bool writeForwardWalk(KernelBuilder &k, const ConvShape &shape, const End *end) {
+  Conv conv(k, shape, end);
   Var x = conv.tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
   Var documents = conv.documents(), tail = conv.tail("tail"), y = conv.tokens("y"), newTail = conv.tail("new_tail");
   Var span = k.index("span");
-  int64_t F = shape.walkColumns(), halo = shape.halo();
+  int64_t F = shape.walkColumns();
   Var column = k.program(0) * static_cast<double>(F), b = k.program(1), first = k.program(2) * span;
   Var tokens = k.size(x, 1), last = min(first + span, tokens);
   Vars w = conv.weights(weight, column, F);
   k.when(ge(first, tokens), [&] { conv.keepTail(x, documents, tail, newTail, b, column, F); });
-  Vars before; // inputs of tokens t - 1, t - 2, ..
-  for (int64_t s = 1; s <= halo; ++s) {
-    Var at = first - static_cast<double>(s), row = min(max(at + static_cast<double>(halo), 0.0), halo - 1.0);
-    before.push_back(select(ge(at, 0.0), conv.inner(x, b, min(max(at, 0.0), tokens - 1.0), column, 1, F),
-                            conv.inner(tail, b, row, column, 1, F)));
-  }
-  k.loop(first, last, 1, before, [&](Var t, ArrayRef<Var> now) {
+  k.loop(first, last, 1, conv.window(x, tail, b, first, column, F), [&](Var t, ArrayRef<Var> now) {
     Vars inputs = {conv.inner(x, b, t, column, 1, F)};
     llvm::append_range(inputs, now);
-    Var out, document = conv.documentRows(documents, b, t, 1);
-    for (int64_t s = halo; s >= 0; --s) {
-      Var term = conv.inDocument(inputs[s], document, t - static_cast<double>(s)) * expand(w[halo - s], 0, 1);
-      out = out ? out + term : term;
-    }
-    k.store(cast(out, shape.token), y, {b, t, column});
+    Var out = conv.taps(inputs, w, conv.documentRows(documents, b, t, 1), t);
+    k.store(cast(conv.ended(out), shape.token), y, {b, t, column});
     inputs.pop_back();
     return inputs;
   });
+  return conv.emitted;
 }
 
 /// dx, dtail and sums for dweight: program (columns, batch, part of the tokens). The tail is the last part.
 class ConvGrad : public Conv {
 public:
-  ConvGrad(KernelBuilder &k, const ConvShape &shape, int64_t columns) : Conv(k, shape), F(columns) {
+  ConvGrad(KernelBuilder &k, const ConvShape &shape, int64_t columns, const End *end)
+      : Conv(k, shape, end), F(columns) {
     x = tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
     starts = documents(), before = tail("tail"), dy = tokens("dy");
     dNewTail = tail("dnew_tail"), dx = tokens("dx"), dTail = tail("dtail");
     parts = k.buffer("parts", shape.compute, {kDynamic, kDynamic, shape.features, shape.taps});
+    if (sumsUp())
+      biasParts = k.buffer("bias_parts", shape.compute, {kDynamic, kDynamic, shape.features});
     Var span = k.index("span");
     column = k.program(0) * static_cast<double>(F), b = k.program(1), part = k.program(2);
     w = weights(weight, column, F);
@@ -208,6 +278,8 @@ public:
 
 private:
   enum class At { oneDocument, inside, end };
+  bool sumsUp() const { return end && !end->sums.empty(); }
+  Var rowsOfEnd(Var to, int64_t count);
   Vars targets(Var u, int64_t count, At at);
   Var cotangent(ArrayRef<Var> ds, Var u, int64_t count, At at);
   void storeSums(ArrayRef<Var> sums);
@@ -216,17 +288,31 @@ private:
   void writeWalk();
 
   int64_t F, halo = shape.halo();
-  Var x, weight, starts, before, dy, dNewTail, dx, dTail, parts;
+  Var x, weight, starts, before, dy, dNewTail, dx, dTail, parts, biasParts;
   Var column, b, part, all, length, first, last;
   Vars w;
 };
+
+/// dy of tokens that may be none.
+Var ConvGrad::rowsOfEnd(Var to, int64_t count) {
+  Var rows = load(dy, b, to, column, count, F);
+  if (!end)
+    return rows;
+  Var y, document = documentRows(starts, b, to, count);
+  for (int64_t s = halo; s >= 0; --s) {
+    Var source = inputs(x, before, b, to, s, column, count, F, /*withTail=*/true);
+    Var term = inDocument(source, document, to - static_cast<double>(s)) * expand(w[halo - s], 0, count);
+    y = y ? y + term : term;
+  }
+  return ended(y, rows);
+}
 
 /// dy of those that tap j takes the inputs [u, u + count) to; u may be negative.
 Vars ConvGrad::targets(Var u, int64_t count, At at) {
   Vars ds;
   for (int64_t j = 0; j < shape.taps; ++j) {
     Var to = u + static_cast<double>(halo - j);
-    Var d = at == At::end ? load(dy, b, to, column, count, F) : inner(dy, b, to, column, count, F);
+    Var d = at == At::end ? rowsOfEnd(to, count) : inner(dy, b, to, column, count, F);
     ds.push_back(at == At::oneDocument ? d : inDocument(d, documentRows(starts, b, to, count), u));
   }
   return ds;
@@ -255,6 +341,8 @@ void ConvGrad::writeTail() {
   k.store(cast(cotangent(ds, k.number(-halo), halo, At::end), shape.tail), dTail, {b, 0, column});
   Var source = loadTail(before, b, k.number(0), column, halo, F);
   storeSums(llvm::map_to_vector(ds, [&](Var d) { return sum(d * source, 0); }));
+  if (sumsUp())
+    k.store(k.tile({F}, shape.compute), biasParts, {part, b, column});
 }
 
 /// Rows that dy, or the new tail, may end with come behind the others of a part.
@@ -283,50 +371,69 @@ void ConvGrad::writeBlocks() {
 }
 
 /// A thread of a GPU goes along the tokens with columns of its own: what it has read of dy serves all taps. Nothing is read past the end of a buffer,
-/// so its rows are vectors wherever they begin on one.
+/// so its rows are vectors wherever they begin on one. dy of a token is made, or read, where the input `halo` tokens before it is at hand.
 void ConvGrad::writeWalk() {
   auto row = [&](Var buffer, Var t) { return inner(buffer, b, t, column, 1, F); };
-  Var end = max(min(last, length - static_cast<double>(halo)), first), stop = max(min(last, length), end);
-  // Adds what the inputs of token u have to do with: dy of tokens u, u + 1, ...
-  auto step = [&](Var u, ArrayRef<Var> ds, ArrayRef<Var> now, Var more) {
-    Var out = more, source = row(x, u);
-    Vars sums;
-    for (int64_t j = 0; j < shape.taps; ++j) {
-      Var term = ds[j] * expand(w[j], 0, 1);
-      out = out ? out + term : term;
-      sums.push_back(now[j] + ds[j] * source);
+  Var stop = max(min(last, length), first), middle = max(min(last, length - static_cast<double>(halo)), first);
+  int64_t inputs = end ? halo : 0; // of tokens t - 1, t - 2, .., where y is made again
+  // Carried: these inputs, dy of tokens t - 1, .., t - halo, then sums of taps and of a bias.
+  auto made = [&](Var t, ArrayRef<Var> now, bool atEnd) {
+    Var at = atEnd ? min(t, all - 1.0) : t, cotangent = row(dy, at);
+    Vars next;
+    if (end) {
+      next = {row(x, at)};
+      llvm::append_range(next, now.take_front(halo));
+      cotangent = ended(taps(next, w, documentRows(starts, b, at, 1), t), cotangent);
+      next.truncate(halo);
     }
-    k.store(cast(out, shape.token), dx, {b, u, column});
-    return sums;
+    next.push_back(atEnd ? select(lt(t, all), cotangent, 0.0) : cotangent);
+    llvm::append_range(next, now.slice(inputs, halo));
+    return next; // one dy more
   };
-  Vars carried; // dy of tokens u + halo - 1, .., u, then the sums
-  for (int64_t s = halo - 1; s >= 0; --s)
-    carried.push_back(row(dy, min(first + static_cast<double>(s), all - 1.0)));
-  carried.append(shape.taps, k.tile({1, F}, shape.compute));
-  carried = k.loop(first, end, 1, carried, [&](Var u, ArrayRef<Var> now) {
-    Vars next = {row(dy, u + static_cast<double>(halo))}, ds;
-    next.append(now.begin(), now.begin() + halo);
-    for (int64_t j = 0; j < shape.taps; ++j)
-      ds.push_back(inDocument(next[j], documentRows(starts, b, u + static_cast<double>(halo - j), 1), u));
-    Vars sums = step(u, ds, now.drop_front(halo), {});
-    next.truncate(halo);
-    next.append(sums);
-    return next;
-  });
-  Vars sums(ArrayRef(carried).drop_front(halo));
-  sums = k.loop(end, stop, 1, sums, [&](Var u, ArrayRef<Var> now) {
-    Vars ds;
-    for (int64_t j = 0; j < shape.taps; ++j) {
-      Var to = u + static_cast<double>(halo - j), at = min(to, all - 1.0);
-      ds.push_back(select(lt(to, all), inDocument(row(dy, at), documentRows(starts, b, at, 1), u), 0.0));
-    }
-    Var more;
-    if (halo > 0) {
-      Var at = u + static_cast<double>(halo) - length;
-      more = select(ge(at, 0.0), row(dNewTail, max(at, 0.0)), 0.0);
-    }
-    return step(u, ds, now, more);
-  });
+  auto walk = [&](Var from, Var to, ArrayRef<Var> carried, bool atEnd) {
+    return k.loop(from, to, 1, carried, [&](Var u, ArrayRef<Var> now) {
+      Var t = u + static_cast<double>(halo), out;
+      Vars next = made(t, now, atEnd), sums;
+      if (halo > 0 && atEnd) {
+        Var at = t - length;
+        out = select(ge(at, 0.0), row(dNewTail, max(at, 0.0)), 0.0);
+      }
+      Var source = end && halo > 0 ? now[halo - 1] : row(x, u), own = next.back();
+      for (int64_t j = 0; j < shape.taps; ++j) {
+        Var to = u + static_cast<double>(halo - j);
+        Var d = inDocument(next[inputs + j], documentRows(starts, b, atEnd ? min(to, all - 1.0) : to, 1), u);
+        Var term = d * expand(w[j], 0, 1);
+        out = out ? out + term : term;
+        sums.push_back(now[inputs + halo + j] + d * source);
+      }
+      k.store(cast(out, shape.token), dx, {b, u, column});
+      next.pop_back();
+      llvm::append_range(next, sums);
+      if (sumsUp())
+        next.push_back(now.back() + own);
+      return next;
+    });
+  };
+  Vars carried;
+  if (end)
+    carried = window(x, before, b, first, column, F);
+  carried.append(halo, k.tile({1, F}, shape.compute));
+  if (halo > 0)
+    carried = k.loop(first, first + static_cast<double>(halo), 1, carried, [&](Var t, ArrayRef<Var> now) {
+      Vars next = made(t, now, /*atEnd=*/true);
+      next.pop_back();
+      return next;
+    });
+  carried.append(shape.taps + (sumsUp() ? 1 : 0), k.tile({1, F}, shape.compute));
+  carried = walk(middle, stop, walk(first, middle, carried, false), true);
+  Vars sums(ArrayRef(carried).drop_front(inputs + halo));
+  if (sumsUp()) { // padding has no inputs
+    Var bias = sums.pop_back_val();
+    bias = k.loop(stop, last, 1, {bias}, [&](Var u, ArrayRef<Var> now) {
+      return Vars{now[0] + ended(k.tile({1, F}, shape.compute), row(dy, u))};
+    })[0];
+    k.store(reshape(bias, {F}), biasParts, {part, b, column});
+  }
   k.loop(stop, last, 1, [&](Var u) { k.store(k.tile({1, F}, shape.token), dx, {b, u, column}); }); // padding
   storeSums(llvm::map_to_vector(sums, [&](Var s) { return reshape(s, {F}); }));
 }
@@ -361,14 +468,25 @@ struct Parts {
   int64_t span, count;
 };
 
-LogicalResult outlineForward(ShortConvOp op, OutlineContext &context) {
+void giveWholes(Operation *op, const End *end, OutlineContext::Launch &launch, OutlineContext &context) {
+  if (end)
+    for (auto [i, whole] : llvm::enumerate(end->wholes))
+      launch.arg("w" + std::to_string(i), context.view(op, whole, {product(shapeOf(whole))}));
+}
+
+void eraseAll(ArrayRef<Operation *> ops, OutlineContext &context) {
+  for (Operation *op : llvm::reverse(ops))
+    context.rewriter.eraseOp(op);
+}
+
+LogicalResult outlineForward(ShortConvOp op, const End *end, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
   Value in = channels(context, op, op.getX());
   Shape x = shapeOf(in);
   // Few tokens have more programs in blocks of few columns, and wait less.
   constexpr int64_t enough = 128;
   int64_t columns = shape.features / shape.walkColumns();
-  bool walks = context.gpu && columns * x[0] * ceilDiv(x[1], kLeastSpan) >= enough;
+  bool walks = context.gpu && columns * x[0] * ceilDiv(x[1], kLeastSpan) >= enough, emitted = true;
   Parts parts(shape, shape.walkColumns(), kLeastSpan, x, sumPrograms(context));
   SmallVector<StringRef> axes = {"rows", "columns", "batch"};
   SmallVector<int64_t> grid = {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]};
@@ -376,32 +494,48 @@ LogicalResult outlineForward(ShortConvOp op, OutlineContext &context) {
     axes = {"columns", "batch", "part"};
     grid = {columns, x[0], parts.count};
   }
-  std::string name = shape.kernelName(walks ? "short_conv_walk" : "short_conv");
-  std::string kernel = context.kernel(
-      name, axes, [&](KernelBuilder &k) { walks ? writeForwardWalk(k, shape) : writeForward(k, shape); });
+  std::string name = shape.kernelName(walks ? "short_conv_walk" : "short_conv") + (end ? end->name() : "");
+  std::string kernel = context.kernel(name, axes, [&](KernelBuilder &k) {
+    emitted = walks ? writeForwardWalk(k, shape, end) : writeForward(k, shape, end);
+  });
   auto launch = context.launch(op, kernel, grid);
   launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
+  giveWholes(op, end, launch, context);
   launch.result("y", channelsType(op.getY(), in)).result("new_tail", op.getNewTail().getType());
   if (walks)
     launch.index("span", parts.span);
-  context.replace(op, launch.run());
-  return success();
+  SmallVector<Value> results = launch.run();
+  if (end) {
+    context.rewriter.replaceAllUsesWith(end->to, context.view(op, results[0], shapeOf(end->to)));
+    eraseAll(end->ops, context);
+  }
+  context.replace(op, results);
+  return success(emitted);
 }
 
-LogicalResult outlineGrad(ShortConvGradOp op, OutlineContext &context) {
+LogicalResult outlineGrad(ShortConvGradOp op, const End *end, OutlineContext &context) {
   ConvShape shape = shapeOfOp(op.getX(), op.getWeight(), op.getTail());
-  Value in = channels(context, op, op.getX()), dy = channels(context, op, op.getDy());
+  Value in = channels(context, op, op.getX()), dy = channels(context, op, end ? end->cotangent : op.getDy());
   Shape x = shapeOf(in);
-  bool walks = context.gpu;
+  bool walks = context.gpu, emitted = true;
   int64_t columns = walks ? shape.walkColumns() : shape.columns();
   Parts parts(shape, columns, walks ? kLeastSpan : shape.rows(), x, rowSumPrograms(context));
-  std::string kernel = context.kernel(shape.kernelName("short_conv_grad"), {"columns", "batch", "part"},
-                                      [&](KernelBuilder &k) { ConvGrad(k, shape, columns).write(walks); });
+  std::string name = shape.kernelName("short_conv_grad") + (end ? end->name() : "");
+  std::string kernel = context.kernel(name, {"columns", "batch", "part"}, [&](KernelBuilder &k) {
+    ConvGrad grad(k, shape, columns, end);
+    grad.write(walks);
+    if (end && shape.token.isBF16())
+      k.approximate(); // what it makes of them is rounded
+    emitted = grad.emitted;
+  });
   auto launch = context.launch(op, kernel, {shape.features / columns, x[0], parts.count});
+  giveWholes(op, end, launch, context);
   launch.arg("x", in).arg("weight", op.getWeight()).arg("documents", op.getDocuments()).arg("tail", op.getTail());
   launch.arg("dy", dy).arg("dnew_tail", op.getDnewTail());
   launch.result("dx", channelsType(op.getDx(), in)).result("dtail", op.getDtail().getType());
   launch.result("parts", RankedTensorType::get({parts.count, x[0], shape.features, shape.taps}, shape.compute));
+  if (end && !end->sums.empty())
+    launch.result("bias_parts", RankedTensorType::get({parts.count, x[0], shape.features}, shape.compute));
   SmallVector<Value> results = launch.index("span", parts.span).run();
   Value each = context.view(op, results[2], {parts.count * x[0], shape.features, shape.taps});
   Value dWeight = sumOverRows(op, each, context);
@@ -410,16 +544,50 @@ LogicalResult outlineGrad(ShortConvGradOp op, OutlineContext &context) {
     rounded = CastOp::create(context.rewriter, op.getLoc(), op.getDweight().getType(), dWeight);
     dWeight = rounded;
   }
+  SmallVector<Operation *> gone;
+  if (end && !end->sums.empty()) {
+    Value biases = sumOverRows(op, context.view(op, results[3], {parts.count * x[0], shape.features}), context);
+    for (RowsGradOp sum : end->sums) {
+      context.rewriter.replaceAllUsesWith(sum->getResult(0), context.view(op, biases, shapeOf(sum->getResult(0))));
+      gone.push_back(sum);
+    }
+  }
   context.replace(op, {results[0], dWeight, results[1]});
+  eraseAll(gone, context);
+  if (end)
+    eraseAll(end->ops, context);
+  if (!emitted)
+    return failure();
   return rounded ? outlineRows(rounded.getOperation(), context) : success();
 }
 
 } // namespace
 
-LogicalResult outlineConvolution(Operation *op, OutlineContext &context) {
-  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](ShortConvOp conv) { return outlineForward(conv, context); })
-      .Case([&](ShortConvGradOp grad) { return outlineGrad(grad, context); });
+LogicalResult outlineConvolution(Operation *op, ArrayRef<Operation *> cluster, OutlineContext &context) {
+  auto grad = dyn_cast<ShortConvGradOp>(op);
+  if (cluster.empty())
+    return grad ? outlineGrad(grad, nullptr, context) : outlineForward(cast<ShortConvOp>(op), nullptr, context);
+  End end;
+  for (Operation *member : cluster) {
+    auto sum = dyn_cast<RowsGradOp>(member);
+    if (sum && sum.getOp() == BiasOp::getOperationName())
+      end.sums.push_back(sum);
+    else
+      end.ops.push_back(member);
+  }
+  if (!grad) {
+    end.y = cast<ShortConvOp>(op).getY(), end.to = end.ops.back()->getResult(0);
+    end.collect();
+    return outlineForward(cast<ShortConvOp>(op), &end, context);
+  }
+  auto conv = llvm::find_if(op->getOperand(0).getUsers(), [&](Operation *user) {
+    return isa<ShortConvOp>(user) && user->getBlock() == op->getBlock() &&
+           user->getOperands() == op->getOperands().take_front(4);
+  });
+  auto again = cast<ShortConvOp>(*conv);
+  end.y = again.getY(), end.to = grad.getDy();
+  end.collect();
+  return outlineGrad(grad, &end, context);
 }
 
 } // namespace braid

@@ -4,8 +4,11 @@
 // defined before it). A weight that both read is no reason: slices of one layer would share kernels, another one for
 // each overlap degree. Ops that sum over rows share a kernel where they sum in equal blocks. Then SSA dominance is the
 // whole legality; a result that is a sum over rows is never used inside.
+// Before that, what a GPU's kernels of convolutions make beside them (analysis/ConvEnds) gets the number of the convolution, next to which it stands.
 #include "dialects/braid/PassAttributes.h"
+#include "mlir/IR/IRMapping.h"
 #include "passes/Passes.h"
+#include "passes/analysis/ConvEnds.h"
 #include "passes/outline/RowsCluster.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -44,6 +47,9 @@ bool isElementwise(Operation *op) {
 
 namespace {
 
+/// Bytes of all sums of a block of threads on a GPU, in f32: 12 registers of each of its threads.
+constexpr int64_t kMostSummed = 6144;
+
 struct Cluster {
   SmallVector<Operation *> members; // in block order
   int64_t position; // index of the anchor, a member
@@ -52,6 +58,7 @@ struct Cluster {
   DenseSet<Value> rows; // those that have the rows
   int64_t rowBytes = 0; // of the widest of them
   int64_t rowsOfSum = 0; // of those members that sum over rows
+  int64_t summed = 0; // bytes of a row that these add up
 };
 
 /// Of one row of a value, in the type that kernels compute in.
@@ -65,8 +72,8 @@ int64_t rowBytesOf(Value value) {
 
 class Fuser {
 public:
-  Fuser(Block &block, int64_t maxOps, int64_t maxValues, int64_t maxBytes)
-      : block(block), maxOps(maxOps), maxValues(maxValues), maxBytes(maxBytes) {}
+  Fuser(Block &block, int64_t maxOps, int64_t maxValues, int64_t maxBytes, int64_t maxSummed)
+      : block(block), maxOps(maxOps), maxValues(maxValues), maxBytes(maxBytes), maxSummed(maxSummed) {}
 
   void run(int64_t &nextId) {
     for (auto [i, op] : llvm::enumerate(block))
@@ -109,7 +116,7 @@ private:
   }
 
   void place(Operation *op) {
-    if (op->hasAttr(attrs::partialSum))
+    if (op->hasAttr(attrs::partialSum) || op->hasAttr(kClusterAttr))
       return;
     for (Cluster *cluster : llvm::reverse(open))
       if (related(op, *cluster) && join(op, *cluster))
@@ -132,8 +139,10 @@ private:
     cluster.rows.insert(op->result_begin(), op->result_end());
     cluster.rowBytes = std::max(cluster.rowBytes, widestRow(op));
     owner[op] = &cluster;
-    if (int64_t rows = rowsOfSum(op))
+    if (int64_t rows = rowsOfSum(op)) {
       cluster.rowsOfSum = rows;
+      cluster.summed += widestRow(op);
+    }
   }
 
   static int64_t widestRow(Operation *op) {
@@ -146,7 +155,8 @@ private:
 
   bool related(Operation *op, Cluster &cluster) {
     int64_t rows = rowsOfSum(op);
-    return (!rows || !cluster.rowsOfSum || rows == cluster.rowsOfSum) &&
+    return (!rows || !cluster.rowsOfSum ||
+            (rows == cluster.rowsOfSum && cluster.summed + widestRow(op) <= maxSummed)) &&
            static_cast<int64_t>(cluster.members.size()) < maxOps &&
            static_cast<int64_t>(cluster.values.size()) < maxValues &&
            static_cast<int64_t>(cluster.values.size() + op->getNumResults()) *
@@ -200,12 +210,63 @@ private:
   }
 
   Block &block;
-  int64_t maxOps, maxValues, maxBytes;
+  int64_t maxOps, maxValues, maxBytes, maxSummed;
   llvm::DenseMap<Operation *, int64_t> index;
   llvm::DenseMap<Operation *, Cluster *> owner;
   std::vector<std::unique_ptr<Cluster>> clusters;
   SmallVector<Cluster *> open;
 };
+
+/// Gradients first: what they make again nobody else need read.
+void endConvolutions(Block &block, int64_t &nextId) {
+  Builder b(block.getParentOp()->getContext());
+  DenseSet<Operation *> gradients;
+  for (auto grad : llvm::to_vector(block.getOps<ShortConvGradOp>())) {
+    std::optional<ConvGradEnd> end = convGradEnd(grad);
+    if (!end)
+      continue;
+    Attribute number = b.getI64IntegerAttr(nextId++);
+    IRMapping again;
+    auto take = [&](Operation *op) {
+      op->setAttr(kClusterAttr, number);
+      gradients.insert(op);
+    };
+    grad->setAttr(kClusterAttr, number);
+    OpBuilder at(grad);
+    for (Operation *op : end->ops) {
+      if (!isa<RowsGradOp>(op)) { // others may read it, too
+        take(at.clone(*op, again));
+        continue;
+      }
+      for (OpOperand &operand : op->getOpOperands())
+        operand.set(again.lookupOrDefault(operand.get()));
+      op->moveBefore(grad);
+      take(op);
+    }
+    for (RowsGradOp sum : end->sums) {
+      for (OpOperand &operand : sum->getOpOperands())
+        operand.set(again.lookupOrDefault(operand.get()));
+      sum->moveBefore(grad);
+      take(sum);
+    }
+    for (Operation *op : llvm::reverse(end->ops))
+      if (op->use_empty())
+        op->erase();
+  }
+  for (auto conv : llvm::to_vector(block.getOps<ShortConvOp>())) {
+    SmallVector<Operation *> end = convEnd(conv, gradients);
+    if (end.empty())
+      continue;
+    Attribute number = b.getI64IntegerAttr(nextId++);
+    conv->setAttr(kClusterAttr, number);
+    Operation *last = conv;
+    for (Operation *op : end) {
+      op->setAttr(kClusterAttr, number);
+      op->moveAfter(last);
+      last = op;
+    }
+  }
+}
 
 struct FuseRowsPass : impl::FuseRowsPassBase<FuseRowsPass> {
   using FuseRowsPassBase::FuseRowsPassBase;
@@ -214,8 +275,11 @@ struct FuseRowsPass : impl::FuseRowsPassBase<FuseRowsPass> {
     getOperation().walk([&](func::FuncOp func) {
       SmallVector<Block *> blocks;
       func.walk([&](Block *block) { blocks.push_back(block); });
-      for (Block *block : blocks)
-        Fuser(*block, maxOps, maxValues, maxBytes).run(nextId);
+      for (Block *block : blocks) {
+        if (gpu)
+          endConvolutions(*block, nextId);
+        Fuser(*block, maxOps, maxValues, maxBytes, gpu ? kMostSummed : INT64_MAX).run(nextId);
+      }
     });
   }
 };

@@ -67,7 +67,9 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<MoeDropOp>([](auto) { return outlineMoeDrop; })
           .Case<SumSquaresOp, ClipScaleOp, AdamwOp, AddOp>([](auto) { return outlineTrain; })
           .Case<InitOp>([](auto) { return outlineInit; })
-          .Case<ShortConvOp, ShortConvGradOp>([](auto) { return outlineConvolution; })
+          .Case<ShortConvOp, ShortConvGradOp>([](auto) -> Family {
+            return [](Operation *op, OutlineContext &context) { return outlineConvolution(op, {}, context); };
+          })
           .Case<AttnCausalOp, AttnCausalGradOp, AttnMergeOp, AttnAppendOp>([](auto) { return outlineAttention; })
           .Default([](Operation *op) -> Family {
             StringRef name = op->getName().getStringRef();
@@ -155,11 +157,52 @@ void joinWork(MoeCombineOp combine, AddOp add) {
                                       work.getBytes() + other.getBytes() - saved, work.getChoice(), work.getRows()));
 }
 
+/// A convolution, or the gradient of one, with the ops that FuseRows has put beside it. What stands between them is in no memory, nor is the sum of taps that a
+/// gradient makes again.
+LogicalResult outlineEnded(Operation *op, OutlineContext &context) {
+  Attribute number = op->getAttr(kClusterAttr);
+  SmallVector<Operation *> cluster;
+  for (Operation &other : *op->getBlock())
+    if (isRowsOp(&other) && other.getAttr(kClusterAttr) == number)
+      cluster.push_back(&other);
+  auto work = op->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr),
+       rows = cluster.front()->getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+  cluster.front()->removeAttr(cmd::kWorkAttr);
+  bool gradient = isa<ShortConvGradOp>(op);
+  int64_t between =
+      cmd::tensorBytes(cast<RankedTensorType>((gradient ? op->getOperand(4) : op->getResult(0)).getType()));
+  if (work && rows)
+    work = cmd::WorkAttr::get(op->getContext(), work.getOp().str() + " + " + rows.getOp().str(),
+                              work.getFlops() + rows.getFlops(),
+                              work.getBytes() + rows.getBytes() - (gradient ? 3 : 2) * between,
+                              work.getChoice().str() + "; in its registers: " + rows.getOp().str(), work.getRows());
+  Operation *after = op->getNextNode(), *before = op->getPrevNode();
+  while (before && llvm::is_contained(cluster, before))
+    before = before->getPrevNode();
+  while (after && llvm::is_contained(cluster, after))
+    after = after->getNextNode();
+  Block &block = *op->getBlock();
+  if (failed(outlineConvolution(op, cluster, context)))
+    return failure();
+  if (work)
+    shareWork(work, before ? before->getNextNode() : &block.front(), after);
+  return success();
+}
+
 LogicalResult outlineBlock(Block &block, OutlineContext &context) {
   packCollectives(block, context);
   for (auto combine : block.getOps<MoeCombineOp>())
     if (AddOp add = addBehind(combine, context))
       joinWork(combine, add);
+  // Gradients first: a convolution that only they make again is none.
+  for (auto grad : llvm::to_vector(block.getOps<ShortConvGradOp>()))
+    if (grad->hasAttr(kClusterAttr) && failed(outlineEnded(grad, context)))
+      return failure();
+  for (auto conv : llvm::to_vector(block.getOps<ShortConvOp>()))
+    if (conv->use_empty())
+      conv->erase();
+    else if (conv->hasAttr(kClusterAttr) && failed(outlineEnded(conv, context)))
+      return failure();
   DenseSet<Operation *> ended; // with the product that they read
   for (ArrayRef<Operation *> unit : outlineUnits(block)) {
     if (ended.contains(unit.front()))

@@ -28,7 +28,9 @@ llvm::LogicalResult outlineLsm(mlir::Operation *op,
                                OutlineContext &context); // LsmKernels*.cpp: lsm.chunk_*, lsm.step, ..
 llvm::LogicalResult outlineInner(mlir::Operation *op, OutlineContext &context); // InnerKernels.cpp: lsm.inner_*
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
-llvm::LogicalResult outlineConvolution(mlir::Operation *op, OutlineContext &context); // ConvKernels.cpp: short_conv
+/// ConvKernels.cpp: short_conv and its gradient, with the ops of its cluster.
+llvm::LogicalResult outlineConvolution(mlir::Operation *op, llvm::ArrayRef<mlir::Operation *> cluster,
+                                       OutlineContext &context);
 
 /// Collectives of a block along a dimension that is not the leading one: kernels pack what they send or receive
 /// (CommKernels.cpp).

@@ -201,14 +201,8 @@ private:
     for (auto [operand, tile] : llvm::zip_equal(read, operands))
       known[operand] = tile;
     TileEmitter e(k.builder, k.builder.getLoc(), cast<VectorType>(Value(tiles.front()).getType()).getDimSize(0), {});
-    for (Operation *op : cluster) {
-      SmallVector<Value> inputs = llvm::map_to_vector(op->getOperands(), [&](Value v) { return known.lookup(v); });
-      FailureOr<SmallVector<Value>> results = emitRowsOp(op, e, inputs);
-      if (failed(results))
-        return failure();
-      for (auto [result, tile] : llvm::zip_equal(op->getResults(), *results))
-        known[result] = e.cast(tile, tensorType(result).getElementType());
-    }
+    if (failed(emitRowsOps(cluster, e, known)))
+      return failure();
     return llvm::map_to_vector(stored, [&](Value v) { return k.wrap(known.lookup(v)); });
   }
 

@@ -28,6 +28,9 @@ llvm::ArrayRef<int64_t> rowDims(mlir::Operation *op);
 int64_t rowsOfSum(mlir::Operation *op);
 /// The tiles of its results, in the type that is computed in, from those of its operands.
 mlir::FailureOr<llvm::SmallVector<mlir::Value>> emitRowsOp(mlir::Operation *op, TileEmitter &e, mlir::ValueRange tiles);
+/// The tiles of all results of some ops, rounded to their types, beside those that are known of what they read.
+llvm::LogicalResult emitRowsOps(llvm::ArrayRef<mlir::Operation *> ops, TileEmitter &e,
+                                llvm::DenseMap<mlir::Value, mlir::Value> &known);
 /// Everything that these ops compute, in words: attributes, which value feeds which operand, `features` of each value, element types, what is stored.
 std::string rowsText(llvm::ArrayRef<mlir::Operation *> cluster, llvm::ArrayRef<mlir::Value> stored,
                      llvm::function_ref<llvm::SmallVector<int64_t>(mlir::Value)> features);

@@ -256,16 +256,14 @@ LogicalResult RowsKernel::emitBlock(KernelBuilder &k, Var first, Var limit, Muta
   return success();
 }
 
-/// A sum over rows that is added up over heads, too, is so once behind the loop: until then each element of a row adds to its own, and
+/// A sum over rows that is added up over heads, or features, too, is so once behind the loop: until then each element of a row adds to its own, and
 /// a GPU's threads need not meet. Zeros to begin with have no order.
 static void addHeadsLater(KernelBuilder &k, Vars &totals) {
   auto loop = Value(totals.front()).getDefiningOp<scf::ForOp>();
   OpBuilder b(loop);
   auto sumOf = [&](Value v) {
     auto sum = v.getDefiningOp<tile::ReduceOp>();
-    return sum && sum.getKind() == tile::ReduceKind::add && sum.getAxis() == 0 && sum->getBlock() == loop.getBody()
-               ? sum
-               : nullptr;
+    return sum && sum.getKind() == tile::ReduceKind::add && sum->getBlock() == loop.getBody() ? sum : nullptr;
   };
   for (auto [i, yielded] : llvm::enumerate(loop.getYieldedValues())) {
     auto total = yielded.getDefiningOp<arith::AddFOp>();
@@ -274,7 +272,7 @@ static void addHeadsLater(KernelBuilder &k, Vars &totals) {
         !matchPattern(loop.getInitArgs()[i], m_AnyZeroFloat()))
       continue;
     tile::ReduceOp heads = sumOf(total.getRhs()), rows = heads ? sumOf(heads.getSource()) : nullptr;
-    if (!rows || !heads->hasOneUse())
+    if (!rows || rows.getAxis() != 0 || !heads->hasOneUse())
       continue;
     Value each = rows.getResult();
     Type type = each.getType();
@@ -405,6 +403,18 @@ FailureOr<SmallVector<Value>> emitRowsOp(Operation *op, TileEmitter &e, ValueRan
   SmallVector<Value> results;
   cast<RowsOpInterface>(op).emitTile(e, tiles, results);
   return results;
+}
+
+LogicalResult emitRowsOps(ArrayRef<Operation *> ops, TileEmitter &e, llvm::DenseMap<Value, Value> &known) {
+  for (Operation *op : ops) {
+    SmallVector<Value> inputs = llvm::map_to_vector(op->getOperands(), [&](Value v) { return known.lookup(v); });
+    FailureOr<SmallVector<Value>> results = emitRowsOp(op, e, inputs);
+    if (failed(results))
+      return failure();
+    for (auto [result, tile] : llvm::zip_equal(op->getResults(), *results))
+      known[result] = e.cast(tile, tensorType(result).getElementType());
+  }
+  return success();
 }
 
 std::string rowsText(ArrayRef<Operation *> cluster, ArrayRef<Value> stored,

@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 
-from harness import Program, Type, rounded
+from harness import Program, Type, rounded, text
 from common import documents_of, one_document
-from rows import short_conv
+from rows import activation, short_conv
 from train import cross_entropy
 
 VALUE, GRADIENT = 3e-6, 5e-6
@@ -125,6 +125,54 @@ def add_conv(program, rng, dtype):
             program.check(
                 f, arrays, references, limits(dtype, ("dx", "dweight", "dtail"))(references), f"{f.name} {label}"
             )
+
+
+def add_conv_end(program, rng, dtype):
+    """With a bias and an activation behind, and gradients before: one kernel each on a GPU, which makes the convolution again for the gradient."""
+    for (B, T, *features), taps, biased, kind in [
+        ((2, 37, 24), 4, True, "silu"),
+        ((1, 101, 2, 16), 3, True, "sigmoid"),
+        ((2, 40, 10), 2, False, "silu"),
+        ((1, 2, 16), 4, True, "silu"),
+        ((1, 34, 8), 1, True, "silu"),
+        ((1, 66, 13312), 4, True, "silu"),  # enough for threads of a GPU to walk along tokens
+        ((1, 60, 64), 9, False, "gelu"),
+    ]:
+        channels = int(np.prod(features))
+        f = program.function(f"short_conv_{kind}_t{T}_d{'x'.join(map(str, features))}_k{taps}_{dtype}", dtype)
+        x, w = f.input("x", (B, T, *features)), f.input("weight", (channels, taps))
+        documents, tail = f.input("documents", (B, T), "i32"), f.input("tail", (B, taps - 1, channels))
+        dq, dtail = f.input("dq", (B, T, *features)), f.input("dnew_tail", tail.type.shape)
+        bias = f.input("bias", tuple(features), "f32" if dtype == "bf16" else dtype) if biased else None
+        y, new_tail = f.op("braid.short_conv", [x, w, documents, tail], [x.type, tail.type])
+        z = f.rows("bias", [y, bias], x.type) if biased else y
+        f.output("q", f.rows("activation", [z], x.type, kind=text(kind)))
+        dz = f.rows_grad("activation", [z], dq, [0], kind=text(kind))[0]
+        if biased:
+            f.output("dbias", f.rows_grad("bias", [y, bias], dz, [1])[0])
+        dx, dw, dt = f.op("braid.short_conv_grad", [x, w, documents, tail, dz, dtail], [x.type, w.type, tail.type])
+        for name, value in {"new_tail": new_tail, "dx": dx, "dweight": dw, "dtail": dt}.items():
+            f.output(name, value)
+        rows = {"one document": one_document(B, T), "continues": one_document(B, T, -9)}
+        if T > 10:
+            rows["packed"] = documents_of([[-2, 3, 4, 6, T], [0, 1, 2, 20, 33]][:B], T)
+            rows["padding"] = documents_of([[-1, 5, T - 3], [0, 4, T - 1]][:B], T)
+        for label, docs in rows.items():
+            arrays = {n: docs if n == "documents" else rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
+            a = dict(zip(arrays, rounded(list(arrays.values()), dtype)))
+            (ry, rt), pull = short_conv(a["x"], a["weight"], docs, a["tail"])
+            b = a["bias"].reshape(-1) if biased else 0
+            q, pull_activation = activation(ry.reshape(B, T, -1) + b, kind)
+            d = pull_activation(a["dq"].reshape(B, T, -1))[0]
+            rdx, rdw, _, rdt = pull(d, a["dnew_tail"])
+            references = {"q": q, "new_tail": rt, "dx": rdx, "dweight": rdw, "dtail": rdt}
+            if biased:
+                references["dbias"] = d.sum((0, 1))
+            within = limits(dtype, ("dx", "dweight", "dtail", "dbias"))(references)
+            if dtype == "bf16":
+                within = {n: 2 * v for n, v in within.items()}  # rounded behind each op
+            shaped = {n: v.reshape(f.outputs[n].type.shape) for n, v in references.items()}
+            program.check(f, arrays, shaped, within, f"{f.name} {label}")
 
 
 def add_loss(program, rng, dtype):
@@ -298,11 +346,13 @@ def main():
         add_few_rows(program, rng, dtype)
         add_embedding(program, rng, dtype)
         add_conv(program, rng, dtype)
+        add_conv_end(program, rng, dtype)
         add_loss(program, rng, dtype)
         add_linear_loss(program, rng, dtype)
         add_loss_parts(program, rng, dtype)
     add_linear(program, rng, "bf16")
     add_conv(program, rng, "bf16")
+    add_conv_end(program, rng, "bf16")
     add_linear_loss(program, rng, "bf16")
     add_loss_parts(program, rng, "bf16")
     add_views(program, rng)

@@ -1,0 +1,103 @@
+// RUN: braid-opt %s --braid-fuse-rows=gpu | FileCheck %s --check-prefix=FUSE
+// RUN: braid-opt %s --braid-fuse-rows=gpu --braid-outline=gpu | FileCheck %s
+// RUN: braid-opt %s --braid-fuse-rows --braid-outline | FileCheck %s --check-prefix=CPU
+
+!x = tensor<2x1024x4x32xbf16>
+!w = tensor<128x4xf32>
+!b = tensor<4x32xf32>
+!d = tensor<2x1024xi32>
+!t = tensor<2x3x128xbf16>
+
+// What alone reads a convolution stands beside it, and has its number; a product between them ends that.
+// FUSE-LABEL: func.func @forward(
+// FUSE: braid.short_conv {{.*}}{braid.cluster = [[C:[0-9]+]] : i64}
+// FUSE-NEXT: braid.bias {{.*}}{braid.cluster = [[C]] : i64}
+// FUSE-NEXT: braid.activation {{.*}}{braid.cluster = [[C]] : i64, kind = "silu"}
+// FUSE-NOT: braid.cluster = [[C]] :
+// FUSE: braid.mul
+// It is made of the sum before that is stored: of few tokens too.
+// CHECK-LABEL: func.func @forward(
+// CHECK: %[[Y:.*]]:2 = tile.launch @short_conv_walk_d128_k4_bf16_wf32_bias_activation_{{[0-9a-f]+}} grid
+// CHECK-NEXT: %[[Q:.*]] = braid.reshape %[[Y]]#0
+// CHECK-NOT: tile.launch @rows_bias
+// CHECK: tile.launch @rows_mul
+// CPU-LABEL: func.func @forward(
+// CPU: tile.launch @short_conv_d128_k4_bf16_wf32 grid
+// CPU: tile.launch @rows_bias_activation_mul
+func.func @forward(%x: !x, %w: !w, %b: !b, %documents: !d, %tail: !t, %gate: !x) -> (!x, !t) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!x, !w, !d, !t) -> (!x, !t)
+  %z = braid.bias %y, %b : (!x, !b) -> !x
+  %q = braid.activation %z {kind = "silu"} : (!x) -> !x
+  %p = braid.mul %q, %gate : (!x, !x) -> !x
+  %r = braid.mul %p, %q : (!x, !x) -> !x
+  return %r, %new : !x, !t
+}
+
+// What is read elsewhere, too, is stored, so the kernel has no end.
+// FUSE-LABEL: func.func @kept(
+// FUSE: braid.short_conv %{{[^{]*}} :
+// CHECK-LABEL: func.func @kept(
+// CHECK: tile.launch @short_conv_walk_d128_k4_bf16_wf32 grid
+// CHECK: tile.launch @rows_activation
+func.func @kept(%x: !x, %w: !w, %documents: !d, %tail: !t) -> (!x, !x) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!x, !w, !d, !t) -> (!x, !t)
+  %q = braid.activation %y {kind = "silu"} : (!x) -> !x
+  return %y, %q : !x, !x
+}
+
+// A gradient makes the convolution again, what alone reads it, and their gradients: all of them are beside it. That of the bias is a sum of the same kernel.
+// FUSE-LABEL: func.func @backward(
+// FUSE: braid.bias {{.*}}{braid.cluster = [[C:[0-9]+]] : i64}
+// FUSE-NEXT: braid.rows_grad "braid.activation"{{.*}}{braid.cluster = [[C]] : i64
+// FUSE-NEXT: braid.rows_grad "braid.bias"{{.*}}{braid.cluster = [[C]] : i64
+// FUSE-NEXT: braid.short_conv_grad {{.*}}{braid.cluster = [[C]] : i64}
+// CHECK-LABEL: func.func @backward(
+// CHECK-NOT: tile.launch @short_conv_walk
+// CHECK-NOT: tile.launch @rows_
+// CHECK: tile.launch @short_conv_grad_d128_k4_bf16_wf32_bias_activation_grad_{{[0-9a-f]+}}_sum grid [1, 2, 65]{{.*}} -> (tensor<2x1024x128xbf16>, tensor<2x3x128xbf16>, tensor<65x2x128x4xf32>, tensor<65x2x128xf32>)
+// CHECK: tile.launch @sum_rows_f32_32x32
+// CHECK: tile.launch @sum_rows_f32_32x32
+// CHECK-NOT: tile.launch
+// CHECK: return
+// CPU-LABEL: func.func @backward(
+// CPU: tile.launch @short_conv_d128_k4_bf16_wf32 grid
+// CPU: tile.launch @rows_bias_activation_grad_bias_grad
+// CPU: tile.launch @short_conv_grad_d128_k4_bf16_wf32 grid
+func.func @backward(%x: !x, %w: !w, %b: !b, %documents: !d, %tail: !t, %dq: !x, %dtail: !t) -> (!x, !w, !t, !b) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!x, !w, !d, !t) -> (!x, !t)
+  %z = braid.bias %y, %b : (!x, !b) -> !x
+  %dz = braid.rows_grad "braid.activation"(%z) cotangents(%dq) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!x, !x) -> !x
+  %db = braid.rows_grad "braid.bias"(%y, %b) cotangents(%dz) {op_attributes = {}, wanted = array<i64: 1>} : (!x, !b, !x) -> !b
+  %dx, %dw, %dt = braid.short_conv_grad %x, %w, %documents, %tail, %dz, %dtail : (!x, !w, !d, !t, !x, !t) -> (!x, !w, !t)
+  return %dx, %dw, %dt, %db : !x, !w, !t, !b
+}
+
+// A cotangent that others read stays in memory.
+// FUSE-LABEL: func.func @read(
+// FUSE: braid.short_conv_grad %{{[^{]*}} :
+// CHECK-LABEL: func.func @read(
+// CHECK: tile.launch @short_conv_walk_d128_k4_bf16_wf32
+// CHECK: tile.launch @short_conv_grad_d128_k4_bf16_wf32 grid
+func.func @read(%x: !x, %w: !w, %documents: !d, %tail: !t, %dq: !x, %dtail: !t) -> (!x, !w, !t, !x) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!x, !w, !d, !t) -> (!x, !t)
+  %dz = braid.rows_grad "braid.activation"(%y) cotangents(%dq) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!x, !x) -> !x
+  %dx, %dw, %dt = braid.short_conv_grad %x, %w, %documents, %tail, %dz, %dtail : (!x, !w, !d, !t, !x, !t) -> (!x, !w, !t)
+  return %dx, %dw, %dt, %dz : !x, !w, !t, !x
+}
+
+// Two wide sums over rows would be too many registers of a GPU's threads.
+!r = tensor<2x8x1024xbf16>
+!v = tensor<1024xf32>
+// FUSE-LABEL: func.func @sums(
+// FUSE-NOT: braid.cluster
+// FUSE: return
+// CHECK-LABEL: func.func @sums(
+// In the walk: inputs of the tokens before, cotangents, sums of taps and of the bias.
+// CHECK-LABEL: func.func @short_conv_grad_d128_k4_bf16_wf32_bias_activation_grad_
+// CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
+// CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
+func.func @sums(%x: !r, %y: !r, %w: !v, %v: !v, %d: !r) -> (!r, !v, !r, !v) {
+  %a:2 = braid.rows_grad "braid.rms_norm"(%x, %w) cotangents(%d) {op_attributes = {eps = 1.0e-6 : f64, groups = 1 : i64}, wanted = array<i64: 0, 1>} : (!r, !v, !r) -> (!r, !v)
+  %b:2 = braid.rows_grad "braid.weighted"(%y, %v) cotangents(%a#0) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!r, !v, !r) -> (!r, !v)
+  return %a#0, %a#1, %b#0, %b#1 : !r, !v, !r, !v
+}
