@@ -69,6 +69,7 @@ struct ThreadPool::Impl {
   std::unique_ptr<std::atomic<uint64_t>[]> claimed; // by part: the number of the last work of which it was taken
   std::atomic<int> pending{0}; // parts not done
   std::atomic<bool> stop{false};
+  size_t ready = 0; // workers that have begun
   std::mutex mutex;
   std::condition_variable wake, done;
 
@@ -100,6 +101,11 @@ struct ThreadPool::Impl {
 
   void work(int index) {
     useOneOpenMpThread();
+    {
+      std::lock_guard lock(mutex);
+      ++ready;
+    }
+    done.notify_one();
     uint64_t seen = 0;
     while (true) {
       for (int i = 0; i < spins && ticket.load(std::memory_order_acquire) == seen; ++i)
@@ -150,6 +156,10 @@ Expected<std::unique_ptr<ThreadPool>> ThreadPool::create(int threads, size_t sta
       return status;
     }
   }
+  // What a thread allocates once, as its OpenMP library does, is no part of a step then, however late the system lets it begin.
+  std::unique_lock lock(pool->impl->mutex);
+  pool->impl->done.wait(lock, [&] { return pool->impl->ready == pool->impl->workers.size(); });
+  lock.unlock();
   return pool;
 }
 

@@ -346,16 +346,16 @@ def main():
         add_few_rows(program, rng, dtype)
         add_embedding(program, rng, dtype)
         add_conv(program, rng, dtype)
-        add_conv_end(program, rng, dtype)
         add_loss(program, rng, dtype)
         add_linear_loss(program, rng, dtype)
         add_loss_parts(program, rng, dtype)
     add_linear(program, rng, "bf16")
     add_conv(program, rng, "bf16")
-    add_conv_end(program, rng, "bf16")
     add_linear_loss(program, rng, "bf16")
     add_loss_parts(program, rng, "bf16")
     add_views(program, rng)
+    for dtype in ("f32", "f64", "bf16"):
+        add_conv_end(program, rng, dtype)
     return program.finish()
 
 
