@@ -8,7 +8,6 @@
 #include "passes/lower/ThreadProducts.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace braid;
@@ -386,7 +385,7 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       return {add(start, p.left.offset), add(start, p.right.offset)};
     };
     // Zeros need no registers to be cleared where the first step's products write their sums.
-    bool apart = pipe->inBulk() && llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); });
+    bool apart = pipe->inBulk() && areZeros(sums);
     // Behind the last step of a tile its own products are awaited, and its stage is left.
     auto inBulk = [&](Value step, ValueRange now) {
       SmallVector<Value> reads(now);

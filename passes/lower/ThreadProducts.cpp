@@ -183,7 +183,7 @@ static bool begins(Value sums) {
   return code && code.getAsmString().starts_with(kBeginSums);
 }
 
-static bool areZeros(ValueRange sums) {
+bool lower::areZeros(ValueRange sums) {
   return llvm::all_of(sums, [](Value sum) { return matchPattern(sum, m_PosZeroFloat()); });
 }
 

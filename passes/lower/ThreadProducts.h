@@ -102,6 +102,8 @@ struct ThreadLowering::CopyPlace {
   Value tile, step, stage;
 };
 
+/// Whether sums are constants that a first product need not read.
+bool areZeros(ValueRange sums);
 /// Whether rows of a panel that run along k may end before those of the buffer: boxes are zero past the end of a buffer only.
 bool endsEarly(tile::LoadOp load, const Panel &panel);
 /// Whether what is limited so may end before the buffer does along this dimension.

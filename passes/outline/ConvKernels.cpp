@@ -171,11 +171,11 @@ struct Conv {
     }
     return before;
   }
-  /// The sum of taps of token t, from the inputs of t, t - 1, ..
-  Var taps(ArrayRef<Var> inputs, ArrayRef<Var> w, Var document, Var t) {
+  /// The sums of taps of `count` tokens from t on, from the inputs of t, t - 1, ..
+  Var taps(ArrayRef<Var> inputs, ArrayRef<Var> w, Var document, Var t, int64_t count) {
     Var out;
     for (int64_t s = shape.halo(); s >= 0; --s) {
-      Var term = inDocument(inputs[s], document, t - static_cast<double>(s)) * expand(w[shape.halo() - s], 0, 1);
+      Var term = inDocument(inputs[s], document, t - static_cast<double>(s)) * expand(w[shape.halo() - s], 0, count);
       out = out ? out + term : term;
     }
     return out;
@@ -246,7 +246,7 @@ bool writeForwardWalk(KernelBuilder &k, const ConvShape &shape, const End *end) 
   k.loop(first, last, 1, conv.window(x, tail, b, first, column, F), [&](Var t, ArrayRef<Var> now) {
     Vars inputs = {conv.inner(x, b, t, column, 1, F)};
     llvm::append_range(inputs, now);
-    Var out = conv.taps(inputs, w, conv.documentRows(documents, b, t, 1), t);
+    Var out = conv.taps(inputs, w, conv.documentRows(documents, b, t, 1), t, 1);
     k.store(cast(conv.ended(out), shape.token), y, {b, t, column});
     inputs.pop_back();
     return inputs;
@@ -298,13 +298,10 @@ Var ConvGrad::rowsOfEnd(Var to, int64_t count) {
   Var rows = load(dy, b, to, column, count, F);
   if (!end)
     return rows;
-  Var y, document = documentRows(starts, b, to, count);
-  for (int64_t s = halo; s >= 0; --s) {
-    Var source = inputs(x, before, b, to, s, column, count, F, /*withTail=*/true);
-    Var term = inDocument(source, document, to - static_cast<double>(s)) * expand(w[halo - s], 0, count);
-    y = y ? y + term : term;
-  }
-  return ended(y, rows);
+  Vars sources;
+  for (int64_t s = 0; s <= halo; ++s)
+    sources.push_back(inputs(x, before, b, to, s, column, count, F, /*withTail=*/true));
+  return ended(taps(sources, w, documentRows(starts, b, to, count), to, count), rows);
 }
 
 /// dy of those that tap j takes the inputs [u, u + count) to; u may be negative.
@@ -383,7 +380,7 @@ void ConvGrad::writeWalk() {
     if (end) {
       next = {row(x, at)};
       llvm::append_range(next, now.take_front(halo));
-      cotangent = ended(taps(next, w, documentRows(starts, b, at, 1), t), cotangent);
+      cotangent = ended(taps(next, w, documentRows(starts, b, at, 1), t, 1), cotangent);
       next.truncate(halo);
     }
     next.push_back(atEnd ? select(lt(t, all), cotangent, 0.0) : cotangent);
