@@ -6,6 +6,9 @@
 // through the whole loop with elements of its own: they stay in registers, and no thread waits for another one. A scan
 // over chunks, sums of rows and of all elements, the optimizer and row-wise ops that walk along memory are such loops.
 //
+// A formula may also read sums over runs of neighbouring elements (a norm over the channels of a head), of which each lane of a warp, or of a part of
+// one, has some: the lanes add up what they have, and each has the sum.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/lower/ThreadLowering.h"
 
@@ -18,17 +21,25 @@ static constexpr int64_t kElements = 128, kLoads = 8;
 
 struct ThreadLowering::Walk {
   scf::ForOp op;
-  SmallVector<int64_t> shape; ///< of what is carried and stored
-  SmallVector<tile::LoadOp> loads;
-  SmallVector<tile::StoreOp> stores;
-  SmallVector<memref::LoadOp> numbers;
-  llvm::DenseSet<Value> moved; ///< read at other places than the element's own
-  SmallVector<Value> ready; ///< what the loop carries is combined with, known before it: elements at their own place
+  SmallVector<int64_t> shape = {}; ///< of what is carried and stored
+  SmallVector<int64_t> runs = {}; ///< the same elements by runs that are added up, the last dimension; empty: none are
+  SmallVector<Operation *> summed = {}; ///< sums over runs, and tiles seen as runs or runs as tiles, in their order
+  SmallVector<tile::LoadOp> loads = {};
+  SmallVector<tile::StoreOp> stores = {};
+  SmallVector<memref::LoadOp> numbers = {};
+  llvm::DenseSet<Value> moved = {}; ///< read at other places than the element's own
+  SmallVector<Value> ready =
+      {}; ///< what the loop carries is combined with, known before it: elements at their own place
   bool apart = true, turns = true; ///< nothing that is read may be what is written; or what another iteration writes
-  Vectors vectors;
+  Vectors vectors = {};
 
+  /// What a formula reads of a tile: the element at its own place, what its run has one of, or anything.
+  enum class Place : uint8_t { own, run, away };
+  using Places = DenseSet<std::pair<Value, unsigned>>;
   bool collect();
-  bool isOwn(Value tile, bool away, DenseSet<std::pair<Value, unsigned>> &known);
+  bool takeRuns(tile::ReduceOp sum);
+  bool fitsRuns(int64_t width) const;
+  bool isOwn(Value tile, Place place, Places &known);
   bool slides(tile::StoreOp store);
   bool moves(tile::StoreOp store);
   bool isCarried(Value tile, DenseMap<Value, bool> &known);
@@ -56,6 +67,27 @@ bool ThreadLowering::Walk::addsUp() {
   });
 }
 
+/// All sums are along the last dimension, over runs alike.
+bool ThreadLowering::Walk::takeRuns(tile::ReduceOp sum) {
+  VectorType source = tileType(sum.getSource());
+  Type element = source.getElementType();
+  if (!isTile(sum.getResult()) || static_cast<int64_t>(sum.getAxis()) != source.getRank() - 1 ||
+      storageType(element) != element || bytesOf(element) > 4)
+    return false;
+  if (runs.empty())
+    runs.assign(source.getShape().begin(), source.getShape().end());
+  return ArrayRef(runs) == source.getShape();
+}
+
+/// Whether a run is that of neighbouring lanes of one warp, where each has `width` elements; no warp may be there in part.
+bool ThreadLowering::Walk::fitsRuns(int64_t width) const {
+  if (runs.empty())
+    return true;
+  int64_t lanes = runs.back() / width;
+  return runs.back() % width == 0 && llvm::isPowerOf2_64(static_cast<uint64_t>(lanes)) && lanes <= kWarp &&
+         ShapedType::getNumElements(shape) % (width * kWarp) == 0;
+}
+
 /// The body is formulas of tiles, loads, stores and scalars.
 bool ThreadLowering::Walk::collect() {
   auto takeShape = [&](Value tile) {
@@ -76,6 +108,9 @@ bool ThreadLowering::Walk::collect() {
       loads.push_back(load);
     } else if (auto number = dyn_cast<memref::LoadOp>(inside)) {
       numbers.push_back(number);
+    } else if (auto sum = dyn_cast<tile::ReduceOp>(inside)) {
+      if (!takeRuns(sum))
+        return false;
     } else if (inside.getNumRegions() != 0 || inside.getNumResults() != 1 || !isMemoryEffectFree(&inside)) {
       return false;
     } else if (isTile(inside.getResult(0))) {
@@ -86,25 +121,48 @@ bool ThreadLowering::Walk::collect() {
       return false;
     }
   }
-  DenseSet<std::pair<Value, unsigned>> known;
-  return !shape.empty() && llvm::all_of(yielded(), [&](Value v) { return isOwn(v, false, known); }) &&
-         llvm::all_of(stores, [&](tile::StoreOp store) { return isOwn(store.getValue(), false, known); });
+  if (shape.empty() || (!runs.empty() && ShapedType::getNumElements(runs) != ShapedType::getNumElements(shape)))
+    return false;
+  Places known;
+  if (!llvm::all_of(yielded(), [&](Value v) { return isOwn(v, Place::own, known); }) ||
+      !llvm::all_of(stores, [&](tile::StoreOp store) { return isOwn(store.getValue(), Place::own, known); }))
+    return false;
+  for (Operation &inside : op.getBody()->without_terminator()) {
+    auto read = [&](Place place) { return known.contains({inside.getResult(0), static_cast<unsigned>(place)}); };
+    auto cast = runs.empty() ? nullptr : dyn_cast<vector::ShapeCastOp>(inside);
+    ArrayRef<int64_t> from, to;
+    if (cast)
+      from = cast.getSourceVectorType().getShape(), to = cast.getResultVectorType().getShape();
+    bool seen = cast && ((from == ArrayRef(shape) && to == ArrayRef(runs)) ||
+                         (from == ArrayRef(runs) && to == ArrayRef(shape)));
+    if ((isa<tile::ReduceOp>(inside) && read(Place::run)) ||
+        (seen && read(Place::own) && !read(Place::run) && !read(Place::away)))
+      summed.push_back(&inside);
+  }
+  return true;
 }
 
-/// Whether the formula reads what the loop carries at the element's own place only; `away`: it is at another one.
-bool ThreadLowering::Walk::isOwn(Value tile, bool away, DenseSet<std::pair<Value, unsigned>> &known) {
-  if (!known.insert({tile, away}).second)
+/// Whether the formula reads what the loop carries at the element's own place only, or in a sum over its run.
+bool ThreadLowering::Walk::isOwn(Value tile, Place place, Places &known) {
+  if (!known.insert({tile, static_cast<unsigned>(place)}).second)
     return true;
   if (llvm::is_contained(op.getRegionIterArgs(), tile))
-    return !away;
+    return place == Place::own;
   Operation *formula = tile.getDefiningOp();
   if (!formula || formula->getBlock() != op.getBody())
     return true;
-  if (isa<tile::LoadOp>(formula) && away)
+  if (auto sum = dyn_cast<tile::ReduceOp>(formula))
+    return place == Place::run && isOwn(sum.getSource(), Place::own, known);
+  if (isa<tile::LoadOp>(formula) && place != Place::own)
     moved.insert(tile);
-  bool stays = OpTrait::hasElementwiseMappableTraits(formula) || isa<tile::MaskOp>(formula);
+  auto expand = dyn_cast<tile::ExpandOp>(formula);
+  bool stays = OpTrait::hasElementwiseMappableTraits(formula) || isa<tile::MaskOp>(formula) ||
+               (isa<vector::ShapeCastOp>(formula) && place == Place::own),
+       repeats = expand && place == Place::own && tileType(tile).getShape() == ArrayRef(runs) &&
+                 static_cast<int64_t>(expand.getAxis()) == tileType(tile).getRank() - 1;
+  Place next = stays ? place : repeats ? Place::run : Place::away;
   return llvm::all_of(formula->getOperands(),
-                      [&](Value operand) { return !isTile(operand) || isOwn(operand, away || !stays, known); });
+                      [&](Value operand) { return !isTile(operand) || isOwn(operand, next, known); });
 }
 
 /// Whether an iteration may write, at another place in its tile, what an earlier one wrote: threads would race.
@@ -125,12 +183,15 @@ bool ThreadLowering::Walk::moves(tile::StoreOp store) {
   return llvm::any_of(store.getDims(), [&](int64_t dim) { return store.getIndices()[dim] == op.getInductionVar(); });
 }
 
+/// Sums over runs are made in each iteration as well.
 bool ThreadLowering::Walk::isCarried(Value tile, DenseMap<Value, bool> &known) {
   if (llvm::is_contained(op.getRegionIterArgs(), tile))
     return true;
   Operation *formula = tile.getDefiningOp();
   if (!formula || formula->getBlock() != op.getBody())
     return false;
+  if (isa<tile::ReduceOp>(formula))
+    return true;
   if (auto it = known.find(tile); it != known.end())
     return it->second;
   bool found =
@@ -142,12 +203,14 @@ void ThreadLowering::Walk::collectReady() {
   DenseMap<Value, bool> known;
   for (Operation &inside : op.getBody()->without_terminator()) {
     Value tile = inside.getNumResults() == 1 ? inside.getResult(0) : Value();
-    if (!tile || !isTile(tile) || tileType(tile).getShape() != ArrayRef(shape) || isCarried(tile, known))
+    if (!tile || !isTile(tile) || isCarried(tile, known) ||
+        (tileType(tile).getShape() != ArrayRef(shape) && tileType(tile).getShape() != ArrayRef(runs)))
       continue;
-    // At its own place only: what an elementwise op, a store or the next iteration reads.
+    // At its own place only: what an elementwise op, a sum over runs, a store or the next iteration reads.
     bool wanted = false, elsewhere = moved.contains(tile);
     for (Operation *user : tile.getUsers()) {
-      bool stays = OpTrait::hasElementwiseMappableTraits(user) || isa<tile::StoreOp, scf::YieldOp>(user);
+      bool stays = OpTrait::hasElementwiseMappableTraits(user) || isa<tile::StoreOp, scf::YieldOp>(user) ||
+                   llvm::is_contained(summed, user);
       elsewhere |= !stays;
       wanted |= user->getNumResults() != 1 || !isTile(user->getResult(0)) || isCarried(user->getResult(0), known);
     }
@@ -227,16 +290,21 @@ std::optional<ThreadLowering::Walk> ThreadLowering::walkOf(scf::ForOp op) {
     return std::nullopt;
   SmallVector<Value> tiles(walk.yielded());
   llvm::append_range(tiles, op.getInitArgs());
+  for (Operation *inside : walk.summed)
+    tiles.push_back(inside->getOperand(0));
   if (llvm::any_of(tiles, [&](Value tile) { return !plan.breaks(tile).empty(); }) ||
       llvm::any_of(walk.stores, [&](tile::StoreOp store) { return !plan.breaks(store.getValue()).empty(); }))
     return std::nullopt;
   for (Value carried : op.getRegionIterArgs())
     registers[carried] = Value();
   walk.vectors = vectorsOf(tiles, walk.stores, [&](int64_t width) {
-    return walk.shape.back() % width == 0 && ShapedType::getNumElements(walk.shape) / width >= threads;
+    return walk.shape.back() % width == 0 && ShapedType::getNumElements(walk.shape) / width >= threads &&
+           walk.fitsRuns(width);
   });
   for (Value carried : op.getRegionIterArgs())
     registers.erase(carried);
+  if (!walk.fitsRuns(std::max<int64_t>(walk.vectors.width, 1)))
+    return std::nullopt;
   return walk;
 }
 
@@ -262,9 +330,7 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
   Walk &walk = *found;
   const Vectors &vectors = walk.vectors;
   int64_t width = std::max<int64_t>(vectors.width, 1);
-  SmallVector<int64_t> counts(walk.shape);
-  counts.back() /= width;
-  int64_t strips = ShapedType::getNumElements(counts),
+  int64_t strips = ShapedType::getNumElements(walk.shape) / width,
           most = std::clamp<int64_t>(
               kElements / width / static_cast<int64_t>(walk.loads.size() + walk.op.getNumResults() + 1), 1, kLoads);
   SmallVector<View> results;
@@ -314,6 +380,25 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
     struct Lane {
       SmallVector<Value> lead;
       Strip strip;
+      SmallVector<Value> inRuns; ///< the same place there
+      Strip run;
+    };
+    auto evalAt = [&](Value tile, const Lane &lane) {
+      bool inRuns = tileType(tile).getShape() == ArrayRef(walk.runs);
+      return inRuns ? eval(tile, lane.inRuns, lane.run) : eval(tile, lane.lead, lane.strip);
+    };
+    // All formulas of runs are at one place, where each is evaluated once.
+    auto addUpRuns = [&](const Lane &lane, bool asked) {
+      for (Operation *one : walk.summed) {
+        Value result = one->getResult(0);
+        if (asked && llvm::is_contained(walk.ready, result))
+          continue;
+        Value value = evalAt(one->getOperand(0), lane);
+        if (auto sum = dyn_cast<tile::ReduceOp>(one))
+          value = allLanes(sum.getKind(), vectors.width ? horizontal(sum.getKind(), value) : value,
+                           walk.runs.back() / width);
+        registers[result] = value;
+      }
     };
     auto enter = [&](const Iteration &iteration) {
       scalars = iteration.scalars;
@@ -332,7 +417,7 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
           for (const Lane &lane : lanes) {
             startStrip();
             for (Value tile : walk.ready)
-              asked.push_back(eval(tile, lane.lead, lane.strip));
+              asked.push_back(evalAt(tile, lane));
           }
         }
       for (auto [i, iteration] : llvm::enumerate(iterations)) {
@@ -345,6 +430,7 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
               registers[tile] = asked[(i * lanes.size() + s) * walk.ready.size() + r];
           for (auto [a, argument] : llvm::enumerate(op.getRegionIterArgs()))
             registers[argument] = carried[s * count + a];
+          addUpRuns(lane, !asked.empty());
           for (tile::StoreOp store : walk.stores)
             stored.push_back(eval(store.getValue(), lane.lead, lane.strip));
           for (Value value : walk.yielded())
@@ -364,6 +450,8 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
       }
       for (Value held : llvm::concat<const Value>(walk.ready, SmallVector<Value>(op.getRegionIterArgs())))
         registers.erase(held);
+      for (Operation *one : walk.summed)
+        registers.erase(one->getResult(0));
       scalars = around;
       return carried;
     };
@@ -371,9 +459,17 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
     auto walkThrough = [&](ArrayRef<Value> numbers) {
       SmallVector<Lane> lanes;
       for (Value number : numbers) {
-        SmallVector<Value> lead = coordinates(number, counts);
-        Value column = mul(lead.pop_back_val(), constant(width));
-        lanes.push_back({std::move(lead), {column, 0, walk.shape.back(), vectors.width, width}});
+        auto placeIn = [&](SmallVector<int64_t> shape) {
+          int64_t columns = std::exchange(shape.back(), shape.back() / width);
+          SmallVector<Value> lead = coordinates(number, shape);
+          Value column = mul(lead.pop_back_val(), constant(width));
+          return std::pair(std::move(lead), Strip{column, 0, columns, vectors.width, width});
+        };
+        Lane &lane = lanes.emplace_back();
+        std::tie(lane.lead, lane.strip) = placeIn(walk.shape);
+        lane.inRuns = lane.lead, lane.run = lane.strip;
+        if (!walk.runs.empty() && walk.runs != walk.shape)
+          std::tie(lane.inRuns, lane.run) = placeIn(walk.runs);
       }
       SmallVector<Type> types;
       for (size_t s = 0; s < lanes.size(); ++s)
@@ -416,10 +512,11 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
         carried = repeat(from, to, mul(step, constant(count)), carried, body, op);
       };
       SmallVector<Value> begun = carried;
-      auto throughAll = [&](bool) {
+      // What is not trusted is seldom: in little code, which takes fewer registers, too.
+      auto throughAll = [&](bool trust) {
         carried = begun;
         Value from = lo;
-        if (together > 1) {
+        if (together > 1 && (trust || !alike)) {
           Value span = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, hi, lo), constant(0));
           Value several = mul(step, constant(together));
           Value count = arith::DivUIOp::create(b, loc, span, several);
