@@ -12,22 +12,47 @@ bool hasAllFeatures(Value whole, RankedTensorType type) {
   return typeOf(whole).getNumElements() == ShapedType::getNumElements(type.getShape().drop_front(2));
 }
 
-/// Element by element over tokens like these.
-bool endsWith(Operation *op, RankedTensorType type) {
+/// What ends convolutions of so many taps, and so many channels on a rank, over tokens like these.
+struct Ends {
+  Ends(ShortConvOp conv, std::optional<int64_t> channels = std::nullopt)
+      : type(typeOf(conv.getY())), taps(typeOf(conv.getWeight()).getDimSize(1)),
+        channels(channels.value_or(typeOf(conv.getWeight()).getDimSize(0))) {}
+  RankedTensorType type;
+  int64_t taps, channels;
+
+  bool with(Operation *op) const;
+  bool sumsHeads() const;
+};
+
+/// Whether the channels of a head are those of neighbouring lanes of one warp.
+bool Ends::sumsHeads() const {
+  constexpr int64_t warp = 32, least = 16;
+  int64_t each = convChannelsEach(channels, taps), head = type.getShape().back(), lanes = head / each;
+  return each > 1 && type.getRank() > 2 && type.getElementTypeBitWidth() <= 32 && head % least == 0 &&
+         llvm::isPowerOf2_64(static_cast<uint64_t>(lanes)) && lanes <= warp;
+}
+
+/// Element by element, but for sums over heads.
+bool Ends::with(Operation *op) const {
   if (auto bias = dyn_cast<BiasOp>(op))
     return bias.getX().getType() == type && bias.getResult().getType() == type && hasAllFeatures(bias.getBias(), type);
   if (auto activation = dyn_cast<ActivationOp>(op))
     return activation.getX().getType() == type && activation.getResult().getType() == type;
+  if (auto norm = dyn_cast<L2NormOp>(op))
+    return norm.getX().getType() == type && norm.getResult().getType() == type && sumsHeads();
   auto grad = dyn_cast<RowsGradOp>(op);
-  return grad && grad.getOp() == ActivationOp::getOperationName() && grad->getNumResults() == 1 &&
+  bool fits = grad && (grad.getOp() == ActivationOp::getOperationName() ||
+                       (grad.getOp() == L2NormOp::getOperationName() && sumsHeads()));
+  return fits && grad->getNumResults() == 1 &&
          llvm::all_of(op->getOperandTypes(), [&](Type other) { return other == type; }) &&
          grad->getResult(0).getType() == type;
 }
 
-/// What stands between the sum and its cotangent.
+/// What stands between the sum and its cotangent: what comes from memory is one cotangent.
 struct Path {
-  Path(Value from, Block *block) : from(from), block(block) {}
+  Path(ShortConvOp conv) : from(conv.getY()), ends(conv), block(conv->getBlock()) {}
   Value from;
+  Ends ends;
   Block *block;
   llvm::DenseMap<Operation *, bool> known;
   SmallVector<Operation *> ops;
@@ -36,7 +61,7 @@ struct Path {
     if (value == from)
       return true;
     Operation *op = value.getDefiningOp();
-    if (!op || op->getBlock() != block || !isa<RowsOpInterface, RowsGradOp>(op))
+    if (!op || op->getBlock() != block || !ends.with(op))
       return false;
     if (auto it = known.find(op); it != known.end())
       return it->second;
@@ -47,13 +72,30 @@ struct Path {
       ops.push_back(op);
     return known[op] = found;
   }
+  bool hasOneCotangent() const {
+    llvm::SmallDenseSet<Value> read;
+    for (Operation *op : ops)
+      for (Value operand : op->getOperands())
+        if (operand != from && operand.getType() == ends.type && !llvm::is_contained(ops, operand.getDefiningOp()))
+          read.insert(operand);
+    return read.size() == 1;
+  }
 };
 
 } // namespace
 
-SmallVector<Operation *> convEnd(ShortConvOp conv, const DenseSet<Operation *> &gradients) {
+int64_t convChannelsEach(int64_t channels, int64_t taps) {
+  constexpr int64_t held = 16;
+  for (int64_t each = 4; each > 1; each /= 2)
+    if (each * taps <= held && channels % (kConvThreads * each) == 0)
+      return each;
+  return 1;
+}
+
+SmallVector<Operation *> convEnd(ShortConvOp conv, const DenseSet<Operation *> &gradients,
+                                 std::optional<int64_t> channels) {
   SmallVector<Operation *> ops;
-  RankedTensorType type = typeOf(conv.getY());
+  Ends ends(conv, channels);
   Value last = conv.getY();
   while (true) {
     Operation *next = nullptr;
@@ -68,7 +110,7 @@ SmallVector<Operation *> convEnd(ShortConvOp conv, const DenseSet<Operation *> &
       Operation *maker = operand.getDefiningOp();
       return operand == last || operand.getParentBlock() != conv->getBlock() || !maker || maker->isBeforeInBlock(conv);
     };
-    if (!next || next->getBlock() != conv->getBlock() || isa<RowsGradOp>(next) || !endsWith(next, type) ||
+    if (!next || next->getBlock() != conv->getBlock() || isa<RowsGradOp>(next) || !ends.with(next) ||
         !llvm::all_of(next->getOperands(), isThere))
       return ops;
     ops.push_back(next);
@@ -85,10 +127,9 @@ std::optional<ConvGradEnd> convGradEnd(ShortConvGradOp grad) {
       end.conv = conv;
   if (!end.conv)
     return std::nullopt;
-  Path path(end.conv.getY(), grad->getBlock());
-  RankedTensorType type = typeOf(end.conv.getY());
-  if (dy.getType() != type || !path.leadsTo(dy) || dy == end.conv.getY() ||
-      !llvm::all_of(path.ops, [&](Operation *op) { return endsWith(op, type); }))
+  Path path(end.conv);
+  RankedTensorType type = path.ends.type;
+  if (dy.getType() != type || !path.leadsTo(dy) || dy == end.conv.getY() || !path.hasOneCotangent())
     return std::nullopt;
   end.ops = std::move(path.ops);
   for (Operation *user : dy.getUsers()) {

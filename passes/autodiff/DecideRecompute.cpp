@@ -244,7 +244,9 @@ void DecideRecomputePass::makeBeside(LayerChoice &choice) {
 /// Where the gradient's kernel of a convolution makes the sum again, and what is made of it (analysis/ConvEnds): of all of them the last is kept at most, for others.
 void DecideRecomputePass::makeConvolutionsAgain(LayerChoice &choice) {
   for (auto conv : choice.layer.getBody().front().getOps<ShortConvOp>()) {
-    SmallVector<Operation *> end = convEnd(conv);
+    auto weight = cast<RankedTensorType>(conv.getWeight().getType());
+    int64_t channelBytes = cmd::tensorBytes(weight) / weight.getDimSize(0);
+    SmallVector<Operation *> end = convEnd(conv, {}, bytesOf(conv.getWeight(), *choice.local) / channelBytes);
     if (end.empty() || choice.again.contains(conv))
       continue;
     choice.ends.insert(end.pop_back_val());

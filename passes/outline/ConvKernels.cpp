@@ -13,6 +13,7 @@
 //
 // Row-wise ops that alone read y (analysis/ConvEnds) are made of it before it is stored. A gradient's kernel makes y again, of the inputs that it reads
 // anyway, and dy of the cotangent that comes first. Both are rounded where they would have been stored, so numbers are the same.
+// A norm of the channels of each head is added up by the lanes that have them, in another order than where it stands alone.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/analysis/ConvEnds.h"
@@ -38,14 +39,14 @@ struct ConvShape {
   Type token, weight, tail, compute;
   int64_t halo() const { return taps - 1; }
   int64_t rows() const { return std::max<int64_t>(32, halo()); } ///< only the first rows may reach the tail
-  int64_t columns() const { return divisorUpTo(features, 64); }
-  /// Where a thread of a GPU has columns of its own: 4, 2 or 1, of which it holds a sum and an input for each tap, and 128 threads a block.
+  /// Whole heads, where these are added up.
+  int64_t columns(int64_t head = 1) const {
+    return head * divisorUpTo(features / head, std::max<int64_t>(64 / head, 1));
+  }
+  /// Where a thread of a GPU has columns of its own.
   int64_t walkColumns() const {
-    constexpr int64_t threads = 128, held = 16;
-    for (int64_t each = 4; each > 1; each /= 2)
-      if (each * taps <= held && features % (threads * each) == 0)
-        return threads * each;
-    return divisorUpTo(features, threads);
+    int64_t each = convChannelsEach(features, taps);
+    return each > 1 ? kConvThreads * each : divisorUpTo(features, kConvThreads);
   }
   std::string kernelName(llvm::StringRef what) const {
     std::string name = llvm::formatv("{0}_d{1}_k{2}_{3}", what, features, taps, typeName(token));
@@ -61,6 +62,7 @@ struct End {
   Value y, cotangent, to;
   SmallVector<Value> wholes = {}; ///< what they read of features
   SmallVector<RowsGradOp> sums = {};
+  int64_t head = 1; ///< features that a norm adds up; 1: all of it is element by element
 
   void collect() {
     llvm::SetVector<Value> found;
@@ -72,9 +74,15 @@ struct End {
           cotangent = operand;
       }
     wholes = found.takeVector();
+    for (Operation *op : ops) {
+      auto grad = dyn_cast<RowsGradOp>(op);
+      if (isa<L2NormOp>(op) || (grad && grad.getOp() == L2NormOp::getOperationName()))
+        head = shapeOf(y).back();
+    }
   }
   std::string name() const {
-    std::string text = rowsText(ops, to, [](Value) { return SmallVector<int64_t>(); });
+    std::string text =
+        rowsText(ops, to, [&](Value) { return head > 1 ? SmallVector<int64_t>{head} : SmallVector<int64_t>(); });
     return "_" + rowsName(ops, text) + (sums.empty() ? "" : "_sum");
   }
 };
@@ -134,8 +142,10 @@ struct Conv {
     Vars out;
     for (int64_t j = 0; j < shape.taps; ++j)
       out.push_back(row(all, k.number(j)));
-    for (Var whole : wholes)
-      wholeTiles.push_back(cast(k.load(whole, {column}, {columns}), shape.compute));
+    for (Var whole : wholes) {
+      Var tile = cast(k.load(whole, {column}, {columns}), shape.compute);
+      wholeTiles.push_back(end->head > 1 ? reshape(tile, {columns / end->head, end->head}) : tile);
+    }
     return out;
   }
   /// Positions [L - (K - 1), L): row i of the new tail is row L + i of the old one, or x_{L - (K - 1) + i}.
@@ -151,14 +161,22 @@ struct Conv {
     if (!end)
       return cotangent ? cotangent : y;
     llvm::DenseMap<Value, Value> known;
-    known[end->y] = cast(y, shape.token);
+    int64_t rows = y.dim(0), columns = y.dim(1);
+    auto asStored = [&](Var v) {
+      v = cast(v, shape.token);
+      return end->head > 1 ? reshape(v, {rows, columns / end->head, end->head}) : v;
+    };
+    known[end->y] = asStored(y);
     if (cotangent)
-      known[end->cotangent] = cast(cotangent, shape.token);
+      known[end->cotangent] = asStored(cotangent);
     for (auto [whole, tile] : llvm::zip_equal(end->wholes, wholeTiles))
       known[whole] = tile;
-    TileEmitter e(k.builder, k.builder.getLoc(), y.dim(0), {});
+    TileEmitter e(k.builder, k.builder.getLoc(), rows, {});
     emitted &= succeeded(emitRowsOps(end->ops, e, known));
-    return emitted ? cast(k.wrap(known.lookup(end->to)), shape.compute) : y;
+    if (!emitted)
+      return y;
+    Var made = cast(k.wrap(known.lookup(end->to)), shape.compute);
+    return end->head > 1 ? reshape(made, {rows, columns}) : made;
   }
   /// Inputs of tokens first - 1, first - 2, .., as far as taps reach.
   Vars window(Var x, Var tail, Var b, Var first, Var column, int64_t columns) {
@@ -192,7 +210,7 @@ bool writeForward(KernelBuilder &k, const ConvShape &shape, const End *end) {
   Conv conv(k, shape, end);
   Var x = conv.tokens("x"), weight = k.buffer("weight", shape.weight, {shape.features, shape.taps});
   Var documents = conv.documents(), tail = conv.tail("tail"), y = conv.tokens("y"), newTail = conv.tail("new_tail");
-  int64_t R = shape.rows(), F = shape.columns(), halo = shape.halo();
+  int64_t R = shape.rows(), F = shape.columns(end ? end->head : 1), halo = shape.halo();
   Var t0 = k.program(0) * static_cast<double>(R), column = k.program(1) * static_cast<double>(F), b = k.program(2);
   Vars w = conv.weights(weight, column, F);
   Var document = conv.documentRows(documents, b, t0, R);
@@ -486,7 +504,7 @@ LogicalResult outlineForward(ShortConvOp op, const End *end, OutlineContext &con
   bool walks = context.gpu && columns * x[0] * ceilDiv(x[1], kLeastSpan) >= enough, emitted = true;
   Parts parts(shape, shape.walkColumns(), kLeastSpan, x, sumPrograms(context));
   SmallVector<StringRef> axes = {"rows", "columns", "batch"};
-  SmallVector<int64_t> grid = {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(), x[0]};
+  SmallVector<int64_t> grid = {ceilDiv(x[1], shape.rows()), shape.features / shape.columns(end ? end->head : 1), x[0]};
   if (walks) {
     axes = {"columns", "batch", "part"};
     grid = {columns, x[0], parts.count};

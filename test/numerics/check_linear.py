@@ -9,7 +9,7 @@ import numpy as np
 
 from harness import Program, Type, rounded, text
 from common import documents_of, one_document
-from rows import activation, short_conv
+from rows import activation, l2_norm, short_conv
 from train import cross_entropy
 
 VALUE, GRADIENT = 3e-6, 5e-6
@@ -128,8 +128,8 @@ def add_conv(program, rng, dtype):
 
 
 def add_conv_end(program, rng, dtype):
-    """With a bias and an activation behind, and gradients before: one kernel each on a GPU, which makes the convolution again for the gradient."""
-    for (B, T, *features), taps, biased, kind in [
+    """With a bias, an activation and a norm of heads behind, and gradients before: one kernel each on a GPU, which makes the convolution again for the gradient."""
+    for (B, T, *features), taps, biased, kind, *norm in [
         ((2, 37, 24), 4, True, "silu"),
         ((1, 101, 2, 16), 3, True, "sigmoid"),
         ((2, 40, 10), 2, False, "silu"),
@@ -137,17 +137,27 @@ def add_conv_end(program, rng, dtype):
         ((1, 34, 8), 1, True, "silu"),
         ((1, 66, 13312), 4, True, "silu"),  # enough for threads of a GPU to walk along tokens
         ((1, 60, 64), 9, False, "gelu"),
+        ((2, 37, 4, 128), 4, False, "silu", "norm"),  # of few tokens in blocks, but for the gradient; 32 lanes of 4 columns
+        ((2, 52, 8, 64), 3, True, "sigmoid", "norm"),  # 16 lanes
+        ((1, 40, 2, 128), 4, True, "silu", "norm"),  # 2 columns, which would be 64 lanes: the norm stands alone
+        ((1, 33, 8, 32), 6, False, "silu", "norm"),  # 16 lanes of 2 columns
+        ((1, 66, 104, 128), 4, True, "silu", "norm"),
     ]:
         channels = int(np.prod(features))
-        f = program.function(f"short_conv_{kind}_t{T}_d{'x'.join(map(str, features))}_k{taps}_{dtype}", dtype)
+        ends = "_".join([kind, *norm])
+        f = program.function(f"short_conv_{ends}_t{T}_d{'x'.join(map(str, features))}_k{taps}_{dtype}", dtype)
         x, w = f.input("x", (B, T, *features)), f.input("weight", (channels, taps))
         documents, tail = f.input("documents", (B, T), "i32"), f.input("tail", (B, taps - 1, channels))
         dq, dtail = f.input("dq", (B, T, *features)), f.input("dnew_tail", tail.type.shape)
         bias = f.input("bias", tuple(features), "f32" if dtype == "bf16" else dtype) if biased else None
         y, new_tail = f.op("braid.short_conv", [x, w, documents, tail], [x.type, tail.type])
         z = f.rows("bias", [y, bias], x.type) if biased else y
-        f.output("q", f.rows("activation", [z], x.type, kind=text(kind)))
-        dz = f.rows_grad("activation", [z], dq, [0], kind=text(kind))[0]
+        q, dact = f.rows("activation", [z], x.type, kind=text(kind)), dq
+        if norm:
+            dact = f.rows_grad("l2_norm", [q], dq, [0], eps=1e-6)[0]
+            q = f.rows("l2_norm", [q], x.type, eps=1e-6)
+        f.output("q", q)
+        dz = f.rows_grad("activation", [z], dact, [0], kind=text(kind))[0]
         if biased:
             f.output("dbias", f.rows_grad("bias", [y, bias], dz, [1])[0])
         dx, dw, dt = f.op("braid.short_conv_grad", [x, w, documents, tail, dz, dtail], [x.type, w.type, tail.type])
@@ -163,7 +173,11 @@ def add_conv_end(program, rng, dtype):
             (ry, rt), pull = short_conv(a["x"], a["weight"], docs, a["tail"])
             b = a["bias"].reshape(-1) if biased else 0
             q, pull_activation = activation(ry.reshape(B, T, -1) + b, kind)
-            d = pull_activation(a["dq"].reshape(B, T, -1))[0]
+            dact = a["dq"]
+            if norm:
+                q, pull_norm = l2_norm(q.reshape(dact.shape), 1e-6)
+                dact = pull_norm(dact)[0]
+            d = pull_activation(dact.reshape(B, T, -1))[0]
             rdx, rdw, _, rdt = pull(d, a["dnew_tail"])
             references = {"q": q, "new_tail": rt, "dx": rdx, "dweight": rdw, "dtail": rdt}
             if biased:

@@ -85,6 +85,63 @@ func.func @read(%x: !x, %w: !w, %documents: !d, %tail: !t, %dq: !x, %dtail: !t) 
   return %dx, %dw, %dt, %dz : !x, !w, !t, !x
 }
 
+// So does a norm over the channels of a head, where these are the lanes of a warp, and its gradient: of 512 channels a lane has 4.
+!y = tensor<2x1024x4x128xbf16>
+!u = tensor<512x4xf32>
+!s = tensor<2x3x512xbf16>
+// FUSE-LABEL: func.func @normed(
+// FUSE: braid.short_conv {{.*}}{braid.cluster = [[C:[0-9]+]] : i64}
+// FUSE-NEXT: braid.activation {{.*}}{braid.cluster = [[C]] : i64
+// FUSE-NEXT: braid.l2_norm {{.*}}{braid.cluster = [[C]] : i64
+// CHECK-LABEL: func.func @normed(
+// CHECK: tile.launch @short_conv_walk_d512_k4_bf16_wf32_activation_l2_norm_{{[0-9a-f]+}} grid
+// CHECK-NOT: tile.launch
+// CHECK: return
+// CPU-LABEL: func.func @normed(
+// CPU: tile.launch @short_conv_d512_k4_bf16_wf32 grid
+// CPU: tile.launch @rows_activation_l2_norm
+func.func @normed(%x: !y, %w: !u, %documents: !d, %tail: !s) -> (!y, !s) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!y, !u, !d, !s) -> (!y, !s)
+  %q = braid.activation %y {kind = "silu"} : (!y) -> !y
+  %n = braid.l2_norm %q {eps = 1.0e-6 : f64} : (!y) -> !y
+  return %n, %new : !y, !s
+}
+// FUSE-LABEL: func.func @normed_backward(
+// FUSE: braid.activation {{.*}}{braid.cluster = [[C:[0-9]+]] : i64
+// FUSE-NEXT: braid.rows_grad "braid.l2_norm"{{.*}}{braid.cluster = [[C]] : i64
+// FUSE-NEXT: braid.rows_grad "braid.activation"{{.*}}{braid.cluster = [[C]] : i64
+// FUSE-NEXT: braid.short_conv_grad {{.*}}{braid.cluster = [[C]] : i64}
+// CHECK-LABEL: func.func @normed_backward(
+// CHECK-NOT: tile.launch @rows_
+// CHECK: tile.launch @short_conv_grad_d512_k4_bf16_wf32_activation_l2_norm_grad_activation_grad_{{[0-9a-f]+}} grid
+// CHECK-NOT: tile.launch @rows_
+// CHECK: return
+func.func @normed_backward(%x: !y, %w: !u, %documents: !d, %tail: !s, %dn: !y, %dtail: !s) -> (!y, !u, !s) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!y, !u, !d, !s) -> (!y, !s)
+  %q = braid.activation %y {kind = "silu"} : (!y) -> !y
+  %dq = braid.rows_grad "braid.l2_norm"(%q) cotangents(%dn) {op_attributes = {eps = 1.0e-6 : f64}, wanted = array<i64: 0>} : (!y, !y) -> !y
+  %dy = braid.rows_grad "braid.activation"(%y) cotangents(%dq) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!y, !y) -> !y
+  %dx, %dw, %dt = braid.short_conv_grad %x, %w, %documents, %tail, %dy, %dtail : (!y, !u, !d, !s, !y, !s) -> (!y, !u, !s)
+  return %dx, %dw, %dt : !y, !u, !s
+}
+// Of 256 channels a lane has 2: 128 are those of two warps. The norm stands alone, the activation does not.
+!z = tensor<2x1024x2x128xbf16>
+!o = tensor<256x4xf32>
+!e = tensor<2x3x256xbf16>
+// CHECK-LABEL: func.func @two_warps(
+// CHECK: tile.launch @short_conv_walk_d256_k4_bf16_wf32_activation_{{[0-9a-f]+}} grid
+// CHECK: tile.launch @rows_l2_norm_l2_norm_grad
+// CHECK: tile.launch @short_conv_grad_d256_k4_bf16_wf32_activation_grad_{{[0-9a-f]+}} grid
+func.func @two_warps(%x: !z, %w: !o, %documents: !d, %tail: !e, %dn: !z, %dtail: !e) -> (!z, !z, !o, !e) {
+  %y, %new = braid.short_conv %x, %w, %documents, %tail : (!z, !o, !d, !e) -> (!z, !e)
+  %q = braid.activation %y {kind = "silu"} : (!z) -> !z
+  %n = braid.l2_norm %q {eps = 1.0e-6 : f64} : (!z) -> !z
+  %dq = braid.rows_grad "braid.l2_norm"(%q) cotangents(%dn) {op_attributes = {eps = 1.0e-6 : f64}, wanted = array<i64: 0>} : (!z, !z) -> !z
+  %dy = braid.rows_grad "braid.activation"(%y) cotangents(%dq) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!z, !z) -> !z
+  %dx, %dw, %dt = braid.short_conv_grad %x, %w, %documents, %tail, %dy, %dtail : (!z, !o, !d, !e, !z, !e) -> (!z, !o, !e)
+  return %n, %dx, %dw, %dt : !z, !z, !o, !e
+}
+
 // Two wide sums over rows would be too many registers of a GPU's threads.
 !r = tensor<2x8x1024xbf16>
 !v = tensor<1024xf32>
@@ -96,6 +153,11 @@ func.func @read(%x: !x, %w: !w, %documents: !d, %tail: !t, %dq: !x, %dtail: !t) 
 // CHECK-LABEL: func.func @short_conv_grad_d128_k4_bf16_wf32_bias_activation_grad_
 // CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
 // CHECK: scf.for {{.*}} -> (vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>, vector<1x128xf32>)
+// Where heads are added up the tile of a token is seen as heads.
+// CHECK-LABEL: func.func @short_conv_walk_d512_k4_bf16_wf32_activation_l2_norm_
+// CHECK: scf.for {{.*}} -> (vector<1x512xf32>, vector<1x512xf32>, vector<1x512xf32>)
+// CHECK: vector.shape_cast {{.*}} : vector<1x512xbf16> to vector<1x4x128xbf16>
+// CHECK: tile.reduce {{.*}}vector<1x4x128xf32>
 func.func @sums(%x: !r, %y: !r, %w: !v, %v: !v, %d: !r) -> (!r, !v, !r, !v) {
   %a:2 = braid.rows_grad "braid.rms_norm"(%x, %w) cotangents(%d) {op_attributes = {eps = 1.0e-6 : f64, groups = 1 : i64}, wanted = array<i64: 0, 1>} : (!r, !v, !r) -> (!r, !v)
   %b:2 = braid.rows_grad "braid.weighted"(%y, %v) cotangents(%a#0) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!r, !v, !r) -> (!r, !v)
