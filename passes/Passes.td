@@ -26,7 +26,7 @@ def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
   let summary = "marks the ops of layer functions that the backward executes again instead of keeping their results";
   let description = [{
     Pointwise results that only row-wise ops read are marked where their operands are kept anyway: they cost nothing. With `convolutions` neither does a convolution
-    with a bias or an activation behind it: `%y = braid.short_conv %x, .. {braid.recompute}   %q = braid.activation %y`, of which %x and %q are kept.
+    with a bias, an activation or a norm over heads behind it: `%y = braid.short_conv %x, .. {braid.recompute}   %q = braid.activation %y`, of which %x and %q are kept.
     A layer function with `braid.recompute` keeps its inputs and its routes only; with `activation_budget` (bytes per rank)
     in braid.train ops are marked until what all layers keep on a rank of the mesh fits, those first that free most bytes for
     their time, or until no more can be; where the mesh makes rows of experts travel, they count as what buffers hold.
@@ -259,7 +259,7 @@ def FuseRowsPass : Pass<"braid-fuse-rows", "::mlir::ModuleOp"> {
     next to each other.
     Before: `%s = braid.add %x, %h   ..   %n = braid.rms_norm %s, %w {eps = 1.0e-6}`
     After:  `%s = braid.add %x, %h {braid.cluster = 0}   %n = braid.rms_norm %s, %w {braid.cluster = 0, eps = 1.0e-6}   ..`
-    With `gpu` ops that together sum over rows of more than 1536 features do not join: a block's threads have these sums in registers. And a convolution and what alone reads it, element by element, have such a number, and so have a convolution's gradient and what stands between
+    With `gpu` ops that together sum over rows of more than 1536 features do not join: a block's threads have these sums in registers. And a convolution and what alone reads it, element by element or over the channels of a head that a warp has, have such a number, and so have a convolution's gradient and what stands between
     the convolution, made again, and its cotangent: `%d = braid.rows_grad "braid.activation"(%c) ..  braid.short_conv_grad %x, .., %d {braid.cluster = 1}`.
     Invariant: the members of a cluster are adjacent; nothing between them belongs to another.
   }];
