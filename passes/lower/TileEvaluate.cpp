@@ -174,6 +174,10 @@ static bool countsUp(Value index) {
          (isa<arith::AddIOp, arith::MulIOp>(op) && llvm::all_of(op->getOperands(), countsUp));
 }
 
+bool TileLowering::isInBounds(const Access &at, Value row) {
+  return llvm::is_contained(guards, std::pair(at.limit, std::pair(at.row, row)));
+}
+
 TileLowering::Access TileLowering::access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit) {
   const View &view = arguments[buffer];
   Access result;
@@ -200,6 +204,7 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
   Value columnStride = at.strides.back();
   bool contiguous = getConstantIntValue(columnStride) == 1;
 
+  auto isKnown = [&](Value row) { return !op.getRows() && isInBounds(at, row); };
   // The row this strip reads, when one row serves all lanes.
   Value offset = at.offset, condition;
   auto both = [&](Value x, Value y) -> Value { return x ? Value(arith::AndIOp::create(b, loc, x, y)) : y; };
@@ -212,10 +217,7 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
       row = index;
     }
     offset = add(offset, mul(row, at.strides.front()));
-    bool known = llvm::any_of(guards, [&](auto &g) {
-      return !op.getRows() && g.first == limit && g.second.first == at.row && g.second.second == lead.front();
-    });
-    if (limit && !known)
+    if (limit && !isKnown(lead.front()))
       condition = both(condition, inBounds(add(at.row, row), limit));
     for (auto [index, stride] : llvm::zip(lead.drop_front(), ArrayRef(at.strides).drop_front()))
       offset = add(offset, mul(index, stride));
@@ -228,7 +230,7 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
         row = arith::IndexCastOp::create(b, loc, b.getIndexType(), eval(op.getRows(), {}, strip));
         condition = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, row, constant(0));
       }
-      if (limit)
+      if (limit && !isKnown(row))
         condition = both(condition, inBounds(add(at.row, row), limit));
       offset = add(offset, mul(row, columnStride));
     } else {
@@ -262,7 +264,7 @@ Value TileLowering::evalLoad(tile::LoadOp op, ArrayRef<Value> lead, const Strip 
     return vector::GatherOp::create(b, loc, vector, memref, ValueRange{offset},
                                     Value(arith::MulIOp::create(b, loc, wide, stride)), lanesWanted, zero(vector));
   }
-  if (rankOne && limit)
+  if (rankOne && limit && !isKnown(strip.column))
     lanesWanted = both(lanesWanted, rowMask(add(at.row, strip.column), limit, strip.width, at.countsUp));
   offset = add(offset, mul(strip.column, columnStride));
 
@@ -359,7 +361,7 @@ void TileLowering::writeArgument(tile::StoreOp op, ArrayRef<Value> lead, const S
   Value mask;
   if (strip.valid < strip.width)
     mask = laneMask(strip);
-  if (lead.empty() && limit) {
+  if (lead.empty() && limit && !isInBounds(at, strip.column)) {
     Value inside = rowMask(add(at.row, strip.column), limit, strip.width, at.countsUp);
     mask = mask ? Value(arith::AndIOp::create(b, loc, mask, inside)) : inside;
   }

@@ -79,7 +79,75 @@ void TileLowering::forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t>
   }
 }
 
+/// A tile of fewer strips is unrolled whole, masks and all, and what it is computed from stays in registers.
+static constexpr int64_t kLongRow = 32;
+
+/// Whether nothing else than what is stored to the limit comes of a walk.
+static bool storesToLimit(const Elements &elements) {
+  return !elements.stores.empty() && tile::StoreOp(elements.stores.front()).getLimit();
+}
+
+const TileLowering::Access *TileLowering::limitOf(const Elements &elements) {
+  int64_t width = elements.width;
+  if (elements.shape.size() != 1 || elements.alone || width == 0 || elements.shape[0] % width != 0 ||
+      elements.shape[0] / width < kLongRow || !elements.cuts.empty())
+    return nullptr;
+  auto limited = [&](Operation *op) -> const Access * {
+    auto it = accesses.find(op);
+    return it != accesses.end() && it->second.limit ? &it->second : nullptr;
+  };
+  if (storesToLimit(elements)) {
+    tile::StoreOp first = elements.stores.front();
+    return first.getRows() ? nullptr : limited(first);
+  }
+  DenseSet<Value> seen;
+  std::function<const Access *(Value)> find = [&](Value v) -> const Access * {
+    Operation *op = v.getDefiningOp();
+    if (!op || !isTile(v) || tileType(v).getRank() != 1 || views.count(v) || !seen.insert(v).second)
+      return nullptr;
+    if (auto load = dyn_cast<tile::LoadOp>(op))
+      return load.getRows() ? nullptr : limited(load);
+    if (!OpTrait::hasElementwiseMappableTraits(op))
+      return nullptr;
+    for (Value operand : op->getOperands())
+      if (const Access *found = find(operand))
+        return found;
+    return nullptr;
+  };
+  for (Value tile : elements.tiles)
+    if (const Access *found = find(tile))
+      return found;
+  return nullptr;
+}
+
+/// Whole strips before the end, then what is left, masked: of what is stored to there one strip.
+void TileLowering::forEachStripTo(const Access &end, const Elements &elements, function_ref<void(const Strip &)> body) {
+  int64_t length = elements.shape[0], width = elements.width;
+  Value left = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, end.limit, end.row), constant(0));
+  left = arith::MinSIOp::create(b, loc, left, constant(length));
+  Value full = mul(divide(left, width), constant(width));
+  if (!end.countsUp)
+    full = arith::SelectOp::create(
+        b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, end.row, constant(0)), full, constant(0));
+  auto strip = [&](Value column) {
+    startStrip();
+    body({column, 0, length, width, width});
+    startStrip();
+    return SmallVector<Value>();
+  };
+  repeat(constant(0), full, constant(width), {}, [&](Value column, ValueRange) {
+    guards.push_back({end.limit, {end.row, column}});
+    strip(column);
+    guards.pop_back();
+    return SmallVector<Value>();
+  });
+  repeat(full, storesToLimit(elements) ? left : constant(length), constant(width), {},
+         [&](Value column, ValueRange) { return strip(column); });
+}
+
 void TileLowering::overElements(const Elements &elements, function_ref<Value(Value)> guard, Body body) {
+  if (const Access *end = limitOf(elements))
+    return forEachStripTo(*end, elements, [&](const Strip &strip) { body({}, strip); });
   forEachRow(elements.shape.drop_back(), guard, [&](ArrayRef<Value> lead) {
     forEachStrip(elements.shape.back(), elements.width, elements.cuts, [&](const Strip &strip) { body(lead, strip); });
   });

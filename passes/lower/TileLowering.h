@@ -259,11 +259,17 @@ protected:
   bool reads(Value root, Buffer *buffer, bool moved, bool &onlyIdentity,
              DenseMap<std::pair<Value, unsigned>, bool> &known);
 
+  struct Access;
+
   // TileLoops.cpp: loops
   using Body = function_ref<void(ArrayRef<Value> lead, const Strip &strip)>;
   void forEachRow(ArrayRef<int64_t> shape, function_ref<Value(Value row)> guard,
                   function_ref<void(ArrayRef<Value>)> body);
   void forEachStrip(int64_t length, int64_t width, ArrayRef<int64_t> breaks, function_ref<void(const Strip &)> body);
+  /// The limit of a long tile of rank 1 that is walked in strips of `width`: what is stored there has it, or the first load
+  /// that `tiles` are computed from. Loads and stores of strips that end before it need no masks.
+  const Access *limitOf(const Elements &elements);
+  void forEachStripTo(const Access &end, const Elements &elements, function_ref<void(const Strip &)> body);
   /// Runs `body` for every strip of a tile, in the order of its elements or on many threads at once: no call may depend on
   /// another.
   virtual void overElements(const Elements &elements, function_ref<Value(Value row)> guard, Body body);
@@ -374,6 +380,8 @@ protected:
     bool countsUp = false; ///< `row` is no negative number, whatever the grid is
     SmallVector<Value> strides; ///< per tile dimension
   };
+  /// Whether a guard says so of this row of the tile, or of the strip that begins at this column.
+  bool isInBounds(const Access &at, Value row);
   Access access(Value buffer, ValueRange indices, ArrayRef<int64_t> dims, Value limit);
 
   func::FuncOp kernel, lowered;
@@ -398,7 +406,8 @@ protected:
   std::map<int64_t, Value> constants;
   /// Evaluated strips of the loop body being emitted: (tile, indices..., width) -> value.
   std::map<std::vector<void *>, Value> cache;
-  SmallVector<std::pair<Value, std::pair<Value, Value>>> guards; ///< (limit, (base row, tile row)): known in bounds
+  /// (limit, (base row, tile row)): known in bounds. Of a tile of rank 1 with the column of a strip, all of which is.
+  SmallVector<std::pair<Value, std::pair<Value, Value>>> guards;
   /// Loads and stores whose tile is known to lie within its limit, and the bytes on which each vector begins.
   DenseMap<Operation *, llvm::Align> trusted;
   DenseMap<Value, Value> registers; ///< strips that are at hand, of tiles that are in no memory

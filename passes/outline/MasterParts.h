@@ -28,9 +28,11 @@ inline Var upperBits(KernelBuilder &k, Var high) {
   return shiftLeft(cast(bitcast(high, k.builder.getI16Type()), k.i32()), 16);
 }
 
+/// `rest` has the master's own lower bits, and is 2^15 where they are and the upper half is even: neither waits for `high`.
 inline MasterParts splitMaster(KernelBuilder &k, Var master) {
-  Var high = cast(master, k.builder.getBF16Type()), rest = bitcast(master, k.i32()) - upperBits(k, high);
-  return {high, cast(rest, k.builder.getI16Type()), select(eq(rest, 0x8000), rest.like(kSignBit), 0)};
+  Var bits = bitcast(master, k.i32()), halfAboveEven = eq(both(bits, bits.like(0x1ffff)), 0x8000);
+  return {cast(master, k.builder.getBF16Type()), cast(bits, k.builder.getI16Type()),
+          select(halfAboveEven, bits.like(kSignBit), 0)};
 }
 
 inline Var joinMaster(KernelBuilder &k, Var high, Var low, Var second) {

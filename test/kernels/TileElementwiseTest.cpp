@@ -72,6 +72,39 @@ func.func @k(%x: memref<?x3xT> {tile.name = "x"}, %y: memref<?x3xT> {tile.name =
               });
 }
 
+TEST(TileElementwise, LongRowsToTheirLimit) { // whole strips, then what is left; y is 1 behind the limit, z untouched
+  forEachType(R"(
+func.func @k(%x: memref<?xT> {tile.name = "x"}, %y: memref<?xT> {tile.name = "y"}, %z: memref<?xT> {tile.name = "z"}, %n: index {tile.name = "n"}, %shift: index {tile.name = "shift"})
+    attributes {tile.kernel, tile.grid = ["block"]} {
+  %c512 = arith.constant 512 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c512 : index
+  %rs = arith.addi %r, %shift : index
+  %a = tile.load %x[%rs] limit %n {dims = array<i64: 0>} : memref<?xT>, vector<512xT>
+  %one = arith.constant dense<1.0> : vector<512xT>
+  %s = arith.addf %a, %one : vector<512xT>
+  tile.store %s, %y[%r] {dims = array<i64: 0>} : vector<512xT>, memref<?xT>
+  %b = tile.load %x[%r] limit %n {dims = array<i64: 0>} : memref<?xT>, vector<512xT>
+  %t = arith.addf %b, %one : vector<512xT>
+  tile.store %t, %z[%r] limit %n {dims = array<i64: 0>} : vector<512xT>, memref<?xT>
+  return
+})",
+              [](KernelHarness &kernels, auto zero) {
+                using T = decltype(zero);
+                for (int64_t n : {0, 1, 7, 8, 100, 511, 512, 513, 700, 1023, 1024})
+                  for (int64_t shift : {-513, -3, 0, 5, 512}) {
+                    auto x = randoms<T>(std::max<int64_t>(n, 1));
+                    std::vector<T> y(1024, T(7)), z(1024, T(7));
+                    kernels.run("k", {2}, {{"x", x}, {"y", y}, {"z", z}, {"n", n}, {"shift", shift}});
+                    for (int64_t i = 0; i < 1024; ++i) {
+                      int64_t from = i + shift;
+                      ASSERT_EQ(y[i], from >= 0 && from < n ? x[from] + T(1) : T(1)) << n << " " << shift << " " << i;
+                      ASSERT_EQ(z[i], i < n ? x[i] + T(1) : T(7)) << n << " " << shift << " " << i;
+                    }
+                  }
+              });
+}
+
 TEST(TileElementwise, StridedColumnWithLimit) { // one head's scalar per token: [T, 3] read down a column
   forEachType(R"(
 func.func @k(%x: memref<?x3xT> {tile.name = "x"}, %y: memref<?x3xT> {tile.name = "y"}, %n: index {tile.name = "n"})

@@ -34,12 +34,15 @@ func.func @initial(%seed: tensor<1xi64>) -> (tensor<64x64xbf16>, tensor<64x64xi1
 // CHECK:       %[[MASTER:.*]] = arith.addi %[[UPPER]], %[[REST]]
 // CHECK:       arith.bitcast %[[MASTER]] : vector<1024xi32> to vector<1024xf32>
 // CHECK:       math.absf %[[V]]
-// The new master, split.
-// CHECK:       %[[HIGH:.*]] = arith.truncf %{{.*}} : vector<1024xf32> to vector<1024xbf16>
-// CHECK:       %[[REST:.*]] = arith.subi
-// CHECK:       arith.cmpi eq, %[[REST]], %[[HALF]]
+// The new master, split: nothing waits for the rounded half.
+// CHECK:       %[[NEW:.*]] = arith.subf
+// CHECK:       %[[BITS:.*]] = arith.bitcast %[[NEW]] : vector<1024xf32> to vector<1024xi32>
+// CHECK:       %[[LOWER:.*]] = arith.andi %[[BITS]], %{{.*}}
+// CHECK:       arith.cmpi eq, %[[LOWER]], %[[HALF]]
+// CHECK-DAG:   %[[HIGH:.*]] = arith.truncf %[[NEW]] : vector<1024xf32> to vector<1024xbf16>
+// CHECK-DAG:   %[[LOW:.*]] = arith.trunci %[[BITS]] : vector<1024xi32> to vector<1024xi16>
 // CHECK:       tile.store %[[HIGH]], %arg8{{.*}} : vector<1024xbf16>
-// CHECK:       tile.store %{{.*}}, %arg11{{.*}} : vector<1024xi16>
+// CHECK:       tile.store %[[LOW]], %arg11{{.*}} : vector<1024xi16>
 // CHECK-LABEL: func.func @init_constant_i16_low(
 // CHECK:       tile.store {{.*}} : vector<256xi16>
 // CHECK-LABEL: func.func @init_constant_f32_half(

@@ -477,3 +477,77 @@ func.func @from_the_host(%x: memref<?xf32> {tile.name = "x"}, %y: memref<?xf32> 
   tile.store %a, %y[%first] limit %n {dims = array<i64: 0>} : vector<32xf32>, memref<?xf32>
   return
 }
+
+// -----
+
+// A long row of elements has a limit: strips before it have no masks, what is left of it is one masked strip.
+// CHECK-LABEL: func.func @to_the_limit(
+// CHECK-DAG:     %[[C16:.*]] = arith.constant 16 : index
+// CHECK:         %[[LEFT:.*]] = arith.minsi
+// CHECK:         %[[STRIPS:.*]] = arith.divui %[[LEFT]], %[[C16]]
+// CHECK:         %[[FULL:.*]] = arith.muli %[[STRIPS]], %[[C16]]
+// CHECK-NOT:     arith.select
+// CHECK:         scf.for %{{.*}} = %{{.*}} to %[[FULL]] step %[[C16]]
+// CHECK:           vector.load
+// CHECK:           vector.store
+// CHECK:         scf.for %{{.*}} = %[[FULL]] to %[[LEFT]] step %[[C16]]
+// CHECK:           vector.maskedload
+// CHECK:           vector.maskedstore
+// What is added up has all of its elements behind the limit too; rows that the host numbers may be negative.
+// CHECK-LABEL: func.func @added_to_the_limit(
+// CHECK-DAG:     %[[C512:.*]] = arith.constant 512 : index
+// CHECK:         arith.cmpi sge
+// CHECK:         %[[FULL:.*]] = arith.select
+// CHECK:         scf.for %{{.*}} = %{{.*}} to %[[FULL]] step
+// CHECK-NOT:       vector.maskedload
+// CHECK:           arith.addf
+// CHECK:         scf.for %{{.*}} = %[[FULL]] to %[[C512]] step
+// CHECK:           vector.maskedload
+// CHECK:           arith.addf
+// Another limit is none of this walk: it is asked for in every strip.
+// CHECK-LABEL: func.func @another_limit(
+// CHECK:         vector.maskedload
+// CHECK:         vector.store
+// CHECK:         vector.maskedload
+// CHECK:         vector.maskedstore
+// Rows of fewer than 32 strips are unrolled with their masks.
+// CHECK-LABEL: func.func @short_row(
+// CHECK-NOT:     vector.load
+// CHECK:         vector.maskedload
+// CHECK-NOT:     vector.load
+// AVX2-LABEL: func.func @short_row(
+// AVX2:         vector.load %{{.*}} : memref<?xf32>, vector<8xf32>
+// AVX2:         vector.maskedload
+func.func @to_the_limit(%x: memref<?xf32> {tile.name = "x"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["block"]} {
+  %c512 = arith.constant 512 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c512 : index
+  %a = tile.load %x[%r] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<512xf32>
+  %b = arith.addf %a, %a : vector<512xf32>
+  tile.store %b, %x[%r] limit %n {dims = array<i64: 0>} : vector<512xf32>, memref<?xf32>
+  return
+}
+func.func @added_to_the_limit(%x: memref<?xf32> {tile.name = "x"}, %y: memref<512xf32> {tile.name = "y"}, %first: index {tile.name = "first"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["block"]} {
+  %c0 = arith.constant 0 : index
+  %a = tile.load %x[%first] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<512xf32>
+  %one = arith.constant dense<1.0> : vector<512xf32>
+  %b = arith.addf %a, %one : vector<512xf32>
+  tile.store %b, %y[%c0] {dims = array<i64: 0>} : vector<512xf32>, memref<512xf32>
+  return
+}
+func.func @another_limit(%x: memref<?xf32> {tile.name = "x"}, %y: memref<?xf32> {tile.name = "y"}, %n: index {tile.name = "n"}, %m: index {tile.name = "m"}) attributes {tile.kernel, tile.grid = ["block"]} {
+  %c512 = arith.constant 512 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c512 : index
+  %a = tile.load %x[%r] limit %m {dims = array<i64: 0>} : memref<?xf32>, vector<512xf32>
+  tile.store %a, %y[%r] limit %n {dims = array<i64: 0>} : vector<512xf32>, memref<?xf32>
+  return
+}
+func.func @short_row(%x: memref<?xf32> {tile.name = "x"}, %y: memref<?xf32> {tile.name = "y"}, %n: index {tile.name = "n"}) attributes {tile.kernel, tile.grid = ["block"]} {
+  %c256 = arith.constant 256 : index
+  %i = tile.program : index
+  %r = arith.muli %i, %c256 : index
+  %a = tile.load %x[%r] limit %n {dims = array<i64: 0>} : memref<?xf32>, vector<256xf32>
+  tile.store %a, %y[%r] limit %n {dims = array<i64: 0>} : vector<256xf32>, memref<?xf32>
+  return
+}
