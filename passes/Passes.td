@@ -7,16 +7,16 @@ include "mlir/Pass/PassBase.td"
 //===- train: differentiation on logical tensors -------------------------------------------------------------------===//
 
 def ClassifyScansPass : Pass<"braid-classify-scans", "::mlir::ModuleOp"> {
-  let summary = "gives every scan the cheapest transition class that holds, and classes without a chunk form one that has";
+  let summary = "gives every scan the cheapest transition class that holds";
   let description = [{
     Before: `%o, %m1 = braid.lsm.scan VH %q, %k, %v log_decay(%g) beta(%beta) ..`
-    After:  `%a = braid.mul %k, %exp_g; %key = braid.mul %k, %beta; %b = braid.scale %key {value = -1.0};
-             %o, %m1 = braid.lsm.scan D %q, %key, %v log_decay(%g) a(%a) b(%b) ..`
+    where `%g = braid.mul %half, %s`, a constant times one decay per head
+    After:  `%h = braid.scale %s {value = 0.5}; %o, %m1 = braid.lsm.scan GH %q, %k, %v log_decay(%h) beta(%beta) ..`
     A log_decay of 0 goes, one that a constant times a gate of one rank less repeats over channels becomes that gate (V to S, VH to
     GH, E to V), an a, b or value_decay of 0 goes. An element_decay of class E becomes its factors: log_decay [H, K, V] and value_decay. Before differentiation, so that gradients of what is written follow.
     An inner_step of mini-batch 1 without norm, momentum, read_rate and weights becomes a scan: H with beta = rate, or where it forgets D.
     Metadata scans.<function>: what the remarks say, for --explain and braid-run info --all.
-    Invariant: no scan is of class VH; every other scan computes what it did.
+    Invariant: every scan computes what it did.
   }];
   let options = [Option<"explain", "explain", "bool", "false", "remark: the class of every scan, the rules used, and why it is not smaller">];
   let dependentDialects = ["::braid::BraidDialect"];

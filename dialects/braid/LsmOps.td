@@ -121,14 +121,13 @@ def Braid_LsmInnerStepGradOp : Braid_LsmOp<"inner_step_grad"> {
 // chunks [B, n, 4] i32: lo, hi (tokens [lo, hi)), restart (1: the state before lo is zero), phase (tokens of the document
 // before lo, modulo chunk_size; 0 unless aligned).
 // Per chunk: X = state from a zero state, P = its transition (I: absent; S0, S: [B, n, H] log; V: [B, n, H, K] log;
-// R: [B, n, H, K + V] log; E: [B, n, H, K, V] log; H, GH, D: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32. For GPUs M, their
+// R: [B, n, H, K + V] log; E: [B, n, H, K, V] log; H, GH, VH, D: dense [B, n, H, K, K]); in-states M [B, n, H, K, V], all f32. For GPUs M, their
 // cotangents D' and dense P are bf16 where tokens are: [B, n, H, K + 3, K] then, P less diag(exp(c_C)) and the decays exp(c_C) as three rows
 // whose sum they are exactly: what decays is not rounded.
-// VH has no chunk form of its own: it becomes D before.
 // Where tokens are bf16 and chunks no longer than keys are wide, dense P and X of a GPU are not made. Kept is what they are products of (factors):
-//   P = diag(decay) + write_1^T read,   X = write^T u,   write [B, n, H, R, K], read [B, n, H, C, K], u [B, n, H, R, V], decay exp(c_C): [B, n, H], D: [B, n, H, 1, K]
-//   H, GH: R = C, write = K exp(c_C - c), read = -W, u = U0;   D: R = 2 C, write = [B; K] exp(c_C - c), read = (I - A_ab)^-1 A exp(c^), u = [Z0; V]
-//   with write_1 and u_1 their first C rows; of a token, written = u_1 + read M is U (H, GH) or Z (D): chunk_output reads it.
+//   P = diag(decay) + write_1^T read,   X = write^T u,   write [B, n, H, R, K], read [B, n, H, C, K], u [B, n, H, R, V], decay exp(c_C): [B, n, H], VH, D: [B, n, H, 1, K]
+//   H, GH: R = C, write = K exp(c_C - c), read = -W, u = U0;   VH: write = beta K exp(c_C - c);   D: R = 2 C, write = [B; K] exp(c_C - c), read = (I - A_ab)^-1 A exp(c^), u = [Z0; V]
+//   with write_1 and u_1 their first C rows; of a token, written = u_1 + read M is U (H, GH, VH) or Z (D): chunk_output reads it.
 class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {
   let hasVerifier = 1;
 }
@@ -247,10 +246,12 @@ def Braid_LsmStateScanGradOp : Braid_ChunkOp<"state_scan_grad", []> {
 }
 def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
   let summary = "all cotangents inside a chunk, given its in-state M and the cotangent dx = D' of its out-state";
-  let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, AnyRankedTensor:$dx, AnyRankedTensor:$d_o, AnyRankedTensor:$chunks),
+  // written: U, where factors gave the states (VH).
+  let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, Optional<AnyRankedTensor>:$written, AnyRankedTensor:$dx, AnyRankedTensor:$d_o,
+                                          AnyRankedTensor:$chunks),
                        scanAttrs, (ins I64Attr:$chunk_size));
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dgates);
-  let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` `cotangents` `(` $dx `,` $d_o `)` ", chunksFormat, " ", typesFormat);
+  let assemblyFormat = !strconcat(tokensFormat, " `in_state` `(` $m `)` (`written` `(` $written^ `)`)? `cotangents` `(` $dx `,` $d_o `)` ", chunksFormat, " ", typesFormat);
 }
 
 // Inner steps: a chunk is a mini-batch or a part of one. States before each chunk [B, n, H, R, V] have planes M and, with

@@ -506,6 +506,8 @@ LogicalResult LsmChunkOutputFactorsOp::verify() {
 }
 LogicalResult LsmChunkGradOp::verify() {
   CHECK(verifyChunkTokens(*this, {{"m", getM()}, {"dx", getDx()}}));
+  if (Named written{"written", getWritten()}; written.value)
+    CHECK(verifyFactor(*this, written, getClassId(), {"m", getM()}, 4, static_cast<int64_t>(getChunkSize())));
   CHECK(isLike(*this, {"d_o", getDO()}, {"v", getV()}));
   CHECK(isLike(*this, {"dq", getDq()}, {"q", getQ()}));
   CHECK(isLike(*this, {"dk", getDk()}, {"k", getK()}));

@@ -80,7 +80,7 @@ bool braid::makesDecayedScores(Operation *op) {
       .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkOutputFactorsOp,
             LsmChunkGradOp>([](auto chunk) {
         ScanTraits traits(chunk.getClassId());
-        bool pairs = isa<LsmChunkOutputOp, LsmChunkGradOp>(chunk.getOperation()) || traits.lowRank;
+        bool pairs = isa<LsmChunkOutputOp, LsmChunkGradOp>(chunk.getOperation()) || traits.dense;
         return pairs && traits.vectorDecay && !traits.elementDecay;
       })
       .Default(false);

@@ -127,6 +127,11 @@ template <typename Scan> struct Chunked {
                                             scan.getLogDecay(), state, chunks, scan.getClassId(), scale, size,
                                             adjoint));
   }
+  /// What the chunk's gradient reads of U: all of it where decays are of channels, for it solves once then.
+  Value writtenForGradient() {
+    ScanTraits traits(scan.getClassId());
+    return traits.beta && traits.vectorDecay ? written : Value();
+  }
   /// m and finalState too.
   void buildStates() {
     Type state = scan.getInitialState().getType();
@@ -236,11 +241,11 @@ void tile(LsmScanGradOp scan, const Tables &tables) {
     stateGrad = LsmStateScanGradOp::create(builder, loc, dStates, dInitial, dm, chunked.p, scan.getDfinalState(),
                                            chunked.chunks, scan.getClassId());
   }
-  auto grad = LsmChunkGradOp::create(builder, loc, scan.getDq().getType(), scan.getDk().getType(),
-                                     scan.getDv().getType(), scan.getDgates().getTypes(), scan.getQ(), scan.getK(),
-                                     scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
-                                     scan.getValueDecay(), chunked.m, stateGrad->getResult(0), scan.getDO(),
-                                     chunked.chunks, scan.getClassId(), scan.getScale(), chunked.size);
+  auto grad = LsmChunkGradOp::create(
+      builder, loc, scan.getDq().getType(), scan.getDk().getType(), scan.getDv().getType(), scan.getDgates().getTypes(),
+      scan.getQ(), scan.getK(), scan.getV(), scan.getLogDecay(), scan.getBeta(), scan.getA(), scan.getB(),
+      scan.getValueDecay(), chunked.m, chunked.writtenForGradient(), stateGrad->getResult(0), scan.getDO(),
+      chunked.chunks, scan.getClassId(), scan.getScale(), chunked.size);
   SmallVector<Value> results(chunked.explained(grad).getResults());
   results.push_back(stateGrad->getResult(1));
   scan.replaceAllUsesWith(results);
@@ -331,9 +336,7 @@ void step(LsmScanOp scan) {
   scan.erase();
 }
 
-LogicalResult checkSizes(Operation *op, LsmClass id, std::optional<uint64_t> size) {
-  if (id == LsmClass::VH)
-    return op->emitOpError("class VH has no chunk form; braid-classify-scans makes it D");
+LogicalResult checkSizes(Operation *op, std::optional<uint64_t> size) {
   if (!size)
     return op->emitOpError("has no chunk_size; braid-decide-chunk-size writes it");
   if (*size == 0 || *size % 16 != 0)
@@ -381,7 +384,7 @@ struct ChunkTilingPass : public braid::impl::ChunkTilingPassBase<ChunkTilingPass
           return success();
         })
         .Case<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>([&](auto inChunks) {
-          if (failed(checkSizes(inChunks, inChunks.getClassId(), inChunks.getChunkSize())))
+          if (failed(checkSizes(inChunks, inChunks.getChunkSize())))
             return failure();
           tile(inChunks, tables);
           return success();

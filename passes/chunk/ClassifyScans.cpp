@@ -1,8 +1,8 @@
 //===- ClassifyScans.cpp - every scan gets the cheapest class that holds ------------------------------------------===//
 //
 // Inclusions of lsm-family 2.1, I < S < V < D, V < R, H < GH < VH < D, as rewrite rules. Downwards: a gate that does
-// nothing, or one that is a scalar repeated over channels, takes the scan to a smaller class. Upwards: VH has no chunk
-// form of its own and becomes D, with a = k exp(g), b = -beta k, key beta k. An inner step of mini-batch 1 without norm
+// nothing, or one that is a scalar repeated over channels, takes the scan to a smaller class. Nothing goes upwards: VH would be D with a = k exp(g), b = -beta k
+// and the key beta k, at twice the scores. An inner step of mini-batch 1 without norm
 // and momentum is H with beta = rate; where it forgets, D with a = k, b = -rate k, key = rate k (what a step removes is
 // not decayed, so it is not GH). An element_decay becomes its factors, so that no tensor has an element for every token and
 // element of the state. R < E has no rule: a gate of E that is a sum of one per row and one per column would
@@ -64,7 +64,9 @@ StringRef meaning(LsmClass id) {
   case LsmClass::V: return "one decay per key channel; the next smaller class, S, needs one repeated over the channels";
   case LsmClass::H: return "the delta rule without decay";
   case LsmClass::GH: return "the delta rule with one decay per head; the next smaller class, H, needs a log_decay of 0";
-  case LsmClass::VH: return "the delta rule with one decay per key channel";
+  case LsmClass::VH:
+    return "the delta rule with one decay per key channel; the next smaller class, GH, needs one repeated over the "
+           "channels";
   case LsmClass::D: return "diagonal plus low rank; the next smaller class, V, needs an a or b of 0";
   case LsmClass::R: return "decays of rows and columns; the next smaller class, V, needs a value_decay of 0";
   case LsmClass::E:
@@ -116,8 +118,6 @@ private:
     if (id() == LsmClass::V || id() == LsmClass::VH)
       if (std::optional<Repeated> gate = repeated(scan.getLogDecay()))
         return narrow(*gate, scan.getBeta() ? LsmClass::GH : LsmClass::S, "key");
-    if (id() == LsmClass::VH)
-      return lowRank();
     return std::nullopt;
   }
   std::string narrow(const Repeated &gate, LsmClass smaller, StringRef channels) {
@@ -150,19 +150,6 @@ private:
     if (decay->use_empty())
       decay->erase();
     return "log_decay is a product of one per token and value and one per element, which is in no memory";
-  }
-  std::string lowRank() {
-    Location loc = scan.getLoc();
-    Value k = scan.getK(), g = scan.getLogDecay(), beta = scan.getBeta();
-    Value decay = ActivationOp::create(builder, loc, g.getType(), g, builder.getStringAttr("exp"));
-    Value a = MulOp::create(builder, loc, k.getType(), k, decay);
-    Value key = MulOp::create(builder, loc, k.getType(), k, beta);
-    Value b = ScaleOp::create(builder, loc, k.getType(), key, builder.getF64FloatAttr(-1.0));
-    scan.getKMutable().assign(key);
-    scan.getBetaMutable().clear();
-    scan.getAMutable().assign(a);
-    scan.getBMutable().assign(b);
-    return become(LsmClass::D, "a = k exp(g), b = -beta k, key = beta k");
   }
 
   LsmScanOp scan;

@@ -116,6 +116,10 @@ DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool s
                    .silent = shape.compute.isF64()  ? -36.0
                              : shape.token.isBF16() ? -10.0
                                                     : -17.0};
+  if (shape.delta()) {
+    table.centred = !shape.mild;
+    table.mostSpan = shape.token.isBF16() ? kMostSpanOfBf16 : -2 * kMildLogDecay;
+  }
   if (scores)
     table.prepareScores(k, shape.mild);
   return table;

@@ -19,6 +19,7 @@
 #define PASSES_OUTLINE_LSMCHUNK_H
 
 #include "dialects/braid/ScanTraits.h"
+#include "passes/analysis/DecayRange.h"
 #include "passes/outline/OutlineContext.h"
 
 namespace braid {
@@ -91,7 +92,11 @@ struct DecayTable {
   // Of a table that scores are made with: exp(c); exp(c_C - c); exp(-c), instead of that, where decays are mild; c_C; and
   // whether every channel decays by less than exp(-32) over the chunk and none grows (empty where that is settled).
   Var start{}, end{}, inverse{}, last{}, mild{};
+  // Of a centred table, where decays are mild: exp(r), r = c_C / 2; start is exp(c - r) then, and inverse exp(r - c).
+  Var entering{};
   int64_t scoreRows = kScoreRows;
+  bool centred = false; ///< half of a span is as far as an exponent goes, so what is mild may span twice as much
+  double mostSpan = -kMildLogDecay; ///< of what is mild
   double silent = 0; ///< the log decay whose exponential is as small as rounding
 
   /// Computes them but for `end`: fromStart, toEnd and pairScores share one exponential. `known`: decays are mild.
@@ -103,6 +108,11 @@ struct DecayTable {
   DecayTable ofStrong() const;
   Var fromStart(Var x) const; ///< x * exp(c)
   Var toEnd(Var x) const; ///< x * exp(c_C - c)
+  /// What scores are the product of: exp(c) and exp(-c), or exp(c - r) and exp(r - c). Of mild decays.
+  Var leftOfScores(Var x) const { return x * start; }
+  Var rightOfScores(Var x) const { return x * inverse; }
+  /// [C, width] of the state's rows as they meet leftOfScores and rightOfScores.
+  Var atEntry(Var x) const;
   Var total() const; ///< c_C, [width]
   /// What each log decay gets, from the difference of sums that it is. Below `silent` what is left of that is rounding, which a gate exp(-exp(y)) would multiply
   /// by its own slope, as large as the log decay: there it is 0, as it is but for exp(g).
@@ -124,7 +134,7 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
                       bool shares = true);
 /// The same under strong decays, without what states and the diagonal add to dLeft and dRight, and without shares.
 PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-                       llvm::ArrayRef<Vars> ds);
+                       llvm::ArrayRef<Vars> ds, bool scores = true);
 
 /// Row i of x in row i - 1 of the result (the last is 0), and the other way (the first is 0). x [C, ..].
 Var up(KernelBuilder &k, Var x);

@@ -26,8 +26,25 @@ using namespace mlir;
 
 namespace braid {
 
-Var deltaMatrix(ChunkMath &math, Var keys, Var beta) {
-  return math.decayed(dotTB(keys, keys)) * expand(beta, 1, math.C);
+Var writingKeys(ChunkMath &math, Var betaIn, Var keys) {
+  return math.shape.vectorDecay() ? keys * expand(math.gate(betaIn), 1, math.K) : keys;
+}
+
+DeltaTiles::DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries) {
+  writing = writingKeys(math, betaIn, keys);
+  if (math.shape.vectorDecay()) {
+    Vars lefts{keys};
+    if (queries)
+      lefts.push_back(queries);
+    PairScores pairs = pairScores(math.k, math.keyDecay(), lefts, {writing});
+    a = pairs.s[0][0];
+    scores = queries ? pairs.s[1][0] : Var();
+    return;
+  }
+  if (queries)
+    scores = math.scores(queries, keys);
+  beta = math.gate(betaIn);
+  a = times(math.decayed(dotTB(keys, keys)));
 }
 
 /// Row i of a decays with row i - 1, the first not at all: exp(c^_i) = exp(c_i-1).
@@ -66,70 +83,75 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape) {
   ChunkMath math(k, shape, chunks);
   forChunk(math, {}, [&] {
     Var keys = math.keysOf(keysIn);
-    math.loadDecay(decayIn, /*scores=*/shape.lowRank());
-    Var beta, a;
-    if (shape.delta()) {
-      beta = math.gate(betaIn);
-      a = deltaMatrix(math, keys, beta);
-    }
-    Var keysToEnd = math.toEnd(keys), rowsToEnd = keysToEnd;
-    std::optional<LowRankTiles> low;
-    if (shape.lowRank()) {
-      low.emplace(math, aIn, bIn, keys);
-      rowsToEnd = math.toEnd(low->b);
-    }
-    math.valueLoop([&](Index first) {
-      Var values = math.tokens(valuesIn, first, math.VB), added;
+    math.loadDecay(decayIn, /*scores=*/shape.traits().dense);
+    math.eitherWay([&] {
+      std::optional<DeltaTiles> delta;
       if (shape.delta())
-        values = solve(a, values * expand(beta, 1, math.VB));
-      if (low)
-        added = dotTA(rowsToEnd, solve(low->minusAb, dot(low->ak, values)));
-      Var valueTotal;
-      if (shape.valueDecay()) {
-        DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false);
-        valueTotal = decay.total();
-        values = decay.toEnd(values);
+        delta.emplace(math, betaIn, keys);
+      Var keysToEnd = math.toEnd(delta ? delta->writing : keys), rowsToEnd = keysToEnd;
+      std::optional<LowRankTiles> low;
+      if (shape.lowRank()) {
+        low.emplace(math, aIn, bIn, keys);
+        rowsToEnd = math.toEnd(low->b);
       }
-      math.storeState(dotTA(keysToEnd, values, added), x, first);
-      // Behind all that reads tokens, so that they are read where they stand.
-      if (valueTotal)
-        k.store(cast(valueTotal, shape.state), p, {math.b, math.n, math.h, k.value(first) + math.K});
-    });
-    if (!p)
-      return;
-    if (!shape.traits().dense) {
-      Var total = cast(math.total(), shape.state);
-      if (shape.vectorDecay())
-        k.store(total, p, {math.b, math.n, math.h, 0});
-      else
-        k.put(total, p, {math.b, math.n, math.h});
-      return;
-    }
-    Var across = shape.decays() ? math.acrossChunk() : k.constant(shape.compute, 1);
-    bool rounded = p.element().isBF16();
-    if (rounded) {
-      Var rest = shape.vectorDecay() ? across : splat(across, {math.K});
-      for (int64_t part = 0; part < kDecayRows; ++part) {
-        Var row = cast(rest, p.element());
-        k.store(row, p, {math.b, math.n, math.h, math.K + part, 0});
-        rest = rest - cast(row, shape.compute);
+      math.valueLoop([&](Index first) {
+        Var values = math.tokens(valuesIn, first, math.VB), added;
+        if (delta)
+          values = solve(delta->a, delta->times(values));
+        if (low)
+          added = dotTA(rowsToEnd, solve(low->minusAb, dot(low->ak, values)));
+        Var valueTotal;
+        if (shape.valueDecay()) {
+          DecayTable decay = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false);
+          valueTotal = decay.total();
+          values = decay.toEnd(values);
+        }
+        math.storeState(dotTA(keysToEnd, values, added), x, first);
+        // Behind all that reads tokens, so that they are read where they stand.
+        if (valueTotal)
+          k.store(cast(valueTotal, shape.state), p, {math.b, math.n, math.h, k.value(first) + math.K});
+      });
+      if (!p)
+        return;
+      if (!shape.traits().dense) {
+        Var total = cast(math.total(), shape.state);
+        if (shape.vectorDecay())
+          k.store(total, p, {math.b, math.n, math.h, 0});
+        else
+          k.put(total, p, {math.b, math.n, math.h});
+        return;
       }
-    }
-    auto columns = [&](Index first, Var block) {
-      int64_t size = block.dim(1);
-      Var w = low ? solve(low->minusAb, block) : solve(a, math.fromStart(block) * expand(beta, 1, size));
-      Var column = k.iota({math.K, size}, 1) + cast(k.value(first), k.i32());
-      Var diagonal = eq(k.iota({math.K, size}, 0), column);
-      Var kept = shape.vectorDecay() ? expand(across, 1, size) : splat(across, {math.K, size});
-      Var change = dotTA(rowsToEnd, w);
-      change = low ? change : -change;
-      math.storeState(rounded ? change : select(diagonal, kept, 0.0) + change, p, first);
-    };
-    if (math.K <= kDenseRows)
-      return columns(0, low ? low->aBefore : keys);
-    int64_t block = divisorUpTo(math.K, kDenseRows);
-    k.loop(0, math.K, block, [&](Var first) {
-      columns(first, low ? LowRankTiles::before(math, aIn, decayIn, first, block) : math.tokens(keysIn, first, block));
+      Var across = shape.decays() ? math.acrossChunk() : k.constant(shape.compute, 1);
+      bool rounded = p.element().isBF16();
+      if (rounded) {
+        Var rest = shape.vectorDecay() ? across : splat(across, {math.K});
+        for (int64_t part = 0; part < kDecayRows; ++part) {
+          Var row = cast(rest, p.element());
+          k.store(row, p, {math.b, math.n, math.h, math.K + part, 0});
+          rest = rest - cast(row, shape.compute);
+        }
+      }
+      // `block`: of a or keys, decayed from the start.
+      auto columns = [&](Index first, Var block) {
+        int64_t size = block.dim(1);
+        Var w = low ? solve(low->minusAb, block) : solve(delta->a, delta->times(block));
+        Var column = k.iota({math.K, size}, 1) + cast(k.value(first), k.i32());
+        Var diagonal = eq(k.iota({math.K, size}, 0), column);
+        Var kept = shape.vectorDecay() ? expand(across, 1, size) : splat(across, {math.K, size});
+        Var change = dotTA(rowsToEnd, w);
+        change = low ? change : -change;
+        math.storeState(rounded ? change : select(diagonal, kept, 0.0) + change, p, first);
+      };
+      if (math.K <= kDenseRows)
+        return columns(0, low ? low->aBefore : math.fromStart(keys));
+      int64_t block = divisorUpTo(math.K, kDenseRows);
+      k.loop(0, math.K, block, [&](Var first) {
+        if (low)
+          return columns(first, LowRankTiles::before(math, aIn, decayIn, first, block));
+        Var some = math.tokens(keysIn, first, block);
+        columns(first, shape.vectorDecay() ? math.decayTable(decayIn, first, block, /*scores=*/false).fromStart(some)
+                                           : math.fromStart(some));
+      });
     });
   });
 }
@@ -158,17 +180,15 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
     math.eitherWay([&] {
       if (!low) // each way what it reads
         loadTokens();
-      Var scores = low ? low->qk : math.scores(queries, keys), queriesFromStart = math.fromStart(queries);
-      Var beta, a, keysFromStart;
-      if (shape.delta()) {
-        beta = math.gate(betaIn);
-        a = deltaMatrix(math, keys, beta);
-        keysFromStart = math.fromStart(keys);
-      }
+      std::optional<DeltaTiles> delta;
+      if (shape.delta())
+        delta.emplace(math, betaIn, keys, queries);
+      Var scores = low ? low->qk : delta ? delta->scores : math.scores(queries, keys);
+      Var queriesFromStart = math.fromStart(queries), keysFromStart = delta ? math.fromStart(keys) : Var();
       math.valueLoop([&](Index first) {
         Var values = math.tokens(valuesIn, first, math.VB), state = math.state(m, first, math.VB);
-        if (shape.delta())
-          values = solve(a, (values - dot(keysFromStart, state)) * expand(beta, 1, math.VB));
+        if (delta)
+          values = solve(delta->a, delta->times(values - dot(keysFromStart, state)));
         Var fromState = dot(queriesFromStart, state);
         if (low)
           fromState = dot(low->qb, low->read(values, state), fromState);
@@ -189,25 +209,27 @@ void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = shape.lowRank() ? in.values("v") : Var();
   Var decayIn = in.logDecay(), bIn = in.lowRank("b"), m = in.states("m");
+  Var betaIn = shape.vectorDecay() ? in.beta() : Var(); // of the keys that write
   Var writtenIn = in.factor("written", shape.chunk, "value", shape.values), chunks = in.chunks(), o = in.values("o");
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
+  auto written = [&](Var keys) { return betaIn ? writingKeys(math, betaIn, keys) : keys; };
   auto writtenAt = [&](Index first) {
     return cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, math.VB}), shape.compute);
   };
   // One tile of values: all that is multiplied is on its way before anything is computed, and multiplied as it is.
   auto whole = [&] {
     Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn), state = math.state(m, 0, math.VB);
-    Var written = writtenAt(0);
-    math.loadDecay(decayIn, /*scores=*/true);
-    Var scores = math.scores(queries, keys) * scale, fromState = math.fromStart(dot(queries, state)) * scale;
-    math.storeTokens(dot(scores, written, fromState), o, 0);
+    Var rows = writtenAt(0);
+    if (!shape.vectorDecay())
+      math.loadDecay(decayIn, /*scores=*/true);
+    Var scores = math.scores(queries, written(keys)) * scale;
+    // Decays of channels are the queries', those of tokens numbers of a row.
+    Var fromState = shape.vectorDecay() ? dot(math.fromStart(queries), state) : math.fromStart(dot(queries, state));
+    math.storeTokens(dot(scores, rows, fromState * scale), o, 0);
   };
-  forChunk(math, {{o, shape.values}}, [&] {
-    if (shape.wholeRows)
-      return math.eitherWay(whole);
-    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
-    math.loadDecay(decayIn, /*scores=*/true);
+  auto blocks = [&] {
+    Var keys = written(math.keysOf(keysIn)), queries = math.keysOf(queriesIn) * scale;
     Vars scores;
     if (shape.lowRank())
       scores = pairScores(k, math.keyDecay(), {queries}, {keys, math.keysOf(bIn)}).s[0];
@@ -220,6 +242,11 @@ void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape) {
         sum = dot(scores.front(), math.tokens(valuesIn, first, math.VB), sum);
       math.storeTokens(sum, o, first);
     });
+  };
+  forChunk(math, {{o, shape.values}}, [&] {
+    if (!shape.wholeRows || shape.vectorDecay())
+      math.loadDecay(decayIn, /*scores=*/true);
+    math.eitherWay([&] { shape.wholeRows ? whole() : blocks(); });
   });
 }
 
@@ -232,33 +259,31 @@ void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape) {
   ChunkMath math(k, shape, chunks);
   forChunk(math, {}, [&] {
     Var queries = math.keysOf(queriesIn) * scale;
-    math.loadDecay(decayIn, /*scores=*/shape.lowRank());
-    Var queriesFromStart = math.fromStart(queries);
-    Var scores, beta, a, keysFromStart;
-    std::optional<LowRankTiles> low;
-    if (shape.lowRank()) {
-      low.emplace(math, aIn, bIn, math.keysOf(keysIn), queries);
-      scores = low->qb;
-    }
-    if (shape.delta()) {
-      Var keys = math.keysOf(keysIn);
-      scores = math.scores(queries, keys);
-      beta = math.gate(betaIn);
-      a = deltaMatrix(math, keys, beta);
-      keysFromStart = math.fromStart(keys);
-    }
-    math.valueLoop([&](Index first) {
-      Var d = math.tokens(doIn, first, math.VB);
-      if (shape.valueDecay())
-        d = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false).fromStart(d);
-      Var cotangent = dotTA(queriesFromStart, d);
-      if (low)
-        cotangent = dotTA(low->aBefore, solve(low->minusAb, dotTA(scores, d), /*transpose=*/true), cotangent);
+    math.loadDecay(decayIn, /*scores=*/shape.traits().dense);
+    math.eitherWay([&] {
+      Var queriesFromStart = math.fromStart(queries), keysFromStart;
+      std::optional<LowRankTiles> low;
+      std::optional<DeltaTiles> delta;
+      if (shape.lowRank())
+        low.emplace(math, aIn, bIn, math.keysOf(keysIn), queries);
       if (shape.delta()) {
-        Var dResidual = solve(a, dotTA(scores, d), /*transpose=*/true) * expand(beta, 1, math.VB);
-        cotangent = cotangent - dotTA(keysFromStart, dResidual);
+        Var keys = math.keysOf(keysIn);
+        delta.emplace(math, betaIn, keys, queries);
+        keysFromStart = math.fromStart(keys);
       }
-      math.storeState(cotangent, dm, first);
+      math.valueLoop([&](Index first) {
+        Var d = math.tokens(doIn, first, math.VB);
+        if (shape.valueDecay())
+          d = math.decayTable(valueDecayIn, first, math.VB, /*scores=*/false).fromStart(d);
+        Var cotangent = dotTA(queriesFromStart, d);
+        if (low)
+          cotangent = dotTA(low->aBefore, solve(low->minusAb, dotTA(low->qb, d), /*transpose=*/true), cotangent);
+        if (delta) {
+          Var dRows = delta->times(solve(delta->a, dotTA(delta->scores, d), /*transpose=*/true));
+          cotangent = cotangent - dotTA(keysFromStart, dRows);
+        }
+        math.storeState(cotangent, dm, first);
+      });
     });
   });
 }

@@ -2,6 +2,7 @@
 //
 //   P = diag(decay) + W^T R, X = W^T u (write, read and u of lsm.chunk_factors), w the decay to the end of the chunk
 //   delta (H, GH)  W = w K,       R = -(I + A)^-1 beta exp(c) K,       u = (I + A)^-1 beta V
+//   delta (VH)     W = w beta K,  R = -(I + A)^-1 (K exp(c)),          u = (I + A)^-1 V (DeltaTiles)
 //   low rank (D)   W = w [B; K],  R = (I - A_ab)^-1 (A exp(c^)),       u = [(I - A_ab)^-1 A_ak V; V]
 //
 //   inverse (H, GH)  T = (I + A)^-1 diag(beta) alone: a walk that makes outputs multiplies by it what is left of V, and by keys itself (LsmOutputKernels.cpp)
@@ -30,7 +31,7 @@ void writeChunkInverse(KernelBuilder &k, const LsmShape &shape) {
     Var keys = math.keysOf(keysIn);
     math.loadDecay(decayIn, /*scores=*/false);
     Var beta = math.gate(betaIn);
-    Var below = k.inverted(deltaMatrix(math, keys, beta)), square = k.iota({math.C, math.C}, 0);
+    Var below = k.inverted(DeltaTiles(math, betaIn, keys).a), square = k.iota({math.C, math.C}, 0);
     Var one = select(eq(square, k.iota({math.C, math.C}, 1)), 1.0, below);
     k.store(cast(one * expand(beta, 0, math.C), inverse.element()), inverse, {math.b, math.n, math.h, 0, 0});
     if (!sums)
@@ -55,17 +56,17 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
   };
   forChunk(math, {}, [&] {
     Var keys = math.keysOf(keysIn);
-    math.loadDecay(decayIn, /*scores=*/shape.lowRank());
+    math.loadDecay(decayIn, /*scores=*/shape.vectorDecay());
     if (shape.delta()) {
       math.eitherWay([&] {
         // Of all columns, if they are one tile: on their way while the triangle is inverted.
         Var all = math.VB == shape.values ? math.tokens(valuesIn, 0, math.VB) : Var();
-        Var beta = math.gate(betaIn), a = deltaMatrix(math, keys, beta);
-        store(-solve(a, math.fromStart(keys) * expand(beta, 1, math.K)), read, 0, 0);
-        store(math.toEnd(keys), write, 0, 0);
+        DeltaTiles delta(math, betaIn, keys);
+        store(-solve(delta.a, delta.times(math.fromStart(keys))), read, 0, 0);
+        store(math.toEnd(delta.writing), write, 0, 0);
         math.valueLoop([&](Index first) {
           Var values = all ? all : math.tokens(valuesIn, first, math.VB);
-          store(solve(a, values * expand(beta, 1, math.VB)), u, 0, first);
+          store(solve(delta.a, delta.times(values)), u, 0, first);
         });
       });
     } else {
@@ -156,6 +157,7 @@ void writeFactorScan(KernelBuilder &k, const LsmShape &shape) {
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = shape.lowRank() ? in.lowRank("b") : in.keys("k"), decayIn = in.logDecay();
+  Var betaIn = shape.delta() && shape.vectorDecay() ? in.beta() : Var();
   Var readIn = in.factor("read", shape.chunk, "key", shape.keys), doIn = in.values("d_o"), chunks = in.chunks();
   Var g = in.factor("g", shape.chunk, "key", shape.keys), d = in.factor("d", shape.chunk, "value", shape.values);
   Var scale = k.scalar("scale", shape.compute);
@@ -171,8 +173,10 @@ void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
     auto scaled = [&](Var x) { return number ? x * number : x; };
     math.valueLoop([&](Index first) { k.store(cast(math.tokens(doIn, first, math.VB), d.element()), d, at(first)); });
     math.loadDecay(decayIn, /*scores=*/true);
-    Var scores = scaled(math.scores(queries, keys));
-    k.store(cast(dot(scores, read, scaled(math.fromStart(queries))), g.element()), g, at(0));
+    math.eitherWay([&] {
+      Var scores = scaled(math.scores(queries, betaIn ? writingKeys(math, betaIn, keys) : keys));
+      k.store(cast(dot(scores, read, scaled(math.fromStart(queries))), g.element()), g, at(0));
+    });
   });
 }
 

@@ -267,6 +267,7 @@ public:
     else
       launch.arg("k", factors.getK());
     optional(launch, "log_decay", factors.getLogDecay());
+    writingBeta(launch, shape, factors.getBeta());
     launch.arg("read", factors.getRead()).arg("d_o", factors.getDO()).arg("chunks", factors.getChunks());
     launch.result("g", factors.getG().getType()).result("d", factors.getD().getType());
     context.replace(op, launch.scalar("scale", factors.getScale().convertToDouble(), shape.compute).run());
@@ -285,6 +286,7 @@ public:
     if (shape.lowRank())
       launch.arg("v", output.getV());
     optional(launch, "log_decay", output.getLogDecay());
+    writingBeta(launch, shape, output.getBeta());
     optional(launch, "b", output.getB());
     launch.arg("m", output.getM()).arg("written", output.getWritten()).arg("chunks", output.getChunks());
     launch.result("o", output.getO().getType());
@@ -327,15 +329,24 @@ public:
     if (shape.product) // of which the kernel keeps a block for every token
       shape.mostColumns = std::clamp<int64_t>(kKeptElements / (shape.chunk * shape.keys), 1, shape.mostColumns);
     shape.wholeRows = elementOf(grad.getM()).isBF16() && hasWholeRows(shape);
+    // Of what is written and its cotangent the rest follows without a triangle.
+    bool split = shape.delta() && shape.vectorDecay() && shape.wholeRows;
+    if (split && !grad.getWritten())
+      shape.wholeRows = split = false;
+    if (split)
+      shape.multiplied = elementOf(grad.getWritten());
+    Value dValues = split ? gradOfValues(grad, shape) : Value();
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;
     auto launch = begin("chunk_grad", shape, write, chunkGrid, chunkExtents(grad.getChunks(), shape));
     scanOperands(launch, grad);
     launch.arg("m", grad.getM()).arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
-    launch.result("dq", grad.getDq().getType())
-        .result("dk", grad.getDk().getType())
-        .result("dv", grad.getDv().getType());
+    launch.result("dq", grad.getDq().getType()).result("dk", grad.getDk().getType());
+    if (split)
+      launch.arg("dv", dValues).arg("written", grad.getWritten());
+    else
+      launch.result("dv", grad.getDv().getType());
     llvm::SmallVector<llvm::StringRef> names;
     if (shape.decayGradient())
       names.push_back("dlog_decay");
@@ -355,6 +366,8 @@ public:
       launch.result(name, i == 0 && shape.product ? Type(perChunk(type)) : type);
     }
     SmallVector<Value> results = launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run();
+    if (split)
+      results.insert(results.begin() + 2, dValues);
     if (shape.product) {
       SmallVector<int64_t> parts(shapeOf(results[3]).drop_front(2));
       parts.insert(parts.begin(), shapeOf(results[3])[0] * shapeOf(results[3])[1]);
@@ -435,6 +448,16 @@ private:
   using StringRefs = std::initializer_list<llvm::StringRef>;
   using Extents = llvm::SmallVector<int64_t, 3>;
 
+  /// dV of a delta rule: (I + A)^-T (S^T dO + (K exp(c_C - c)) D').
+  Value gradOfValues(LsmChunkGradOp grad, const LsmShape &shape) {
+    auto launch =
+        begin("chunk_grad_values", shape, writeChunkGradValues, chunkGrid, chunkExtents(grad.getChunks(), shape));
+    launch.arg("q", grad.getQ()).arg("k", grad.getK());
+    gates(launch, grad);
+    launch.arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
+    launch.result("dv", grad.getDv().getType());
+    return launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run()[0];
+  }
   /// Of a scan by factors, over states [B, n, H, K, V]; `state`: a value of the type that is carried.
   LsmShape ofFactors(LsmClass classId, Value states, Value state, Value read) {
     LsmShape shape = shapeOfStates(classId, states);
@@ -503,6 +526,11 @@ private:
   }
   static Extents columnExtents(Value states, const LsmShape &shape) {
     return {shape.valueBlocks(), shape.heads, shapeOf(states)[0]};
+  }
+  /// Of kernels that read written rows: where beta is one of the keys that write (DeltaTiles).
+  static void writingBeta(OutlineContext::Launch &launch, const LsmShape &shape, Value beta) {
+    if (shape.vectorDecay())
+      optional(launch, "beta", beta);
   }
   static void optional(OutlineContext::Launch &launch, llvm::StringRef name, Value value) {
     if (value)

@@ -43,8 +43,9 @@ void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
 void writeOutputWalk(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
-// LsmVectorKernels.cpp: V, D, R
+// LsmVectorKernels.cpp: V, VH, D, R
 void writeVectorChunkGrad(KernelBuilder &k, const LsmShape &shape);
+void writeChunkGradValues(KernelBuilder &k, const LsmShape &shape); // VH
 // LsmElementKernels.cpp: E
 void writeElementChunkState(KernelBuilder &k, const LsmShape &shape);
 void writeElementChunkOutput(KernelBuilder &k, const LsmShape &shape);
@@ -148,8 +149,24 @@ private:
   }
 };
 
-/// beta_i k_i k_j^T exp(c_i - c_j): solve() reads its strictly lower triangle.
-Var deltaMatrix(ChunkMath &math, Var keys, Var beta);
+/// A delta rule in a chunk: U = (I + A)^-1 R of the rows R = V - exp(c) K M.
+///   H, GH   A_ij = beta_i k_i k_j^T exp(c_i - c_j), and R's rows are times beta: a number of a row is one behind all products
+///   VH      A_ij = k_i (beta_j k_j)^T exp(c_i - c_j): decayed keys are products of their own, so beta is one of those that write
+struct DeltaTiles {
+  /// Where decays of scores are loaded. With `queries`, whose scores share the exponentials of the keys'.
+  DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries = {});
+  /// Rows of R, or of cotangents of U's.
+  Var times(Var rows) const { return beta ? rows * expand(beta, 1, rows.dim(1)) : rows; }
+
+  Var writing; ///< the keys that write
+  Var scores; ///< of the queries with these, j <= i
+  Var a; ///< solve() reads its strictly lower triangle
+
+private:
+  Var beta; ///< of the rows; VH: none
+};
+/// The keys that write: VH: times beta.
+Var writingKeys(ChunkMath &math, Var betaIn, Var keys);
 
 /// Class D in a chunk (lsm-family 4.5): what all its kernels need.
 struct LowRankTiles {

@@ -14,6 +14,10 @@
 // unless the gates prove it (passes/analysis/DecayRange.h). Where that is settled and no shares are wanted, in which it would
 // have to cancel, the diagonal is part of the product: exp(c_i) exp(-c_i) is 1.
 //
+// A centred table (VH) takes exponents from the middle of what each channel decays by, r = c_C / 2:
+//   S = (L exp(c - r)) (R exp(r - c))^T
+// so that twice as much is mild: in bf16, whose exponents are those of f32, exp(-160).
+//
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
@@ -24,8 +28,11 @@ using namespace mlir;
 
 namespace braid {
 
-Var DecayTable::fromStart(Var x) const { return x * (start ? start : decayFactor(c)); }
+Var DecayTable::atEntry(Var x) const { return entering ? x * expand(entering, 0, c.dim(0)) : x; }
+Var DecayTable::fromStart(Var x) const { return atEntry(x * (start ? start : decayFactor(c))); }
 Var DecayTable::toEnd(Var x) const {
+  if (entering) // c_C is twice r
+    return atEntry(rightOfScores(x));
   if (inverse)
     return x * inverse * expand(exp(last), 0, c.dim(0));
   return x * (end ? end : decayFactor(cumsum(gNext(), 0, /*reverse=*/true)));
@@ -41,14 +48,20 @@ void DecayTable::prepareScores(KernelBuilder &k, bool known) {
   }
   // A NaN is no growth, but makes c_C one.
   Var decays = g(), growth = sum(sum(select(gt(decays, 0.0), decays, 0.0), 0), 0);
-  mild = both(gt(minimum(last, 0), kMildLogDecay), le(growth, 0.0));
-  start = decayFactor(c);
+  mild = both(gt(minimum(last, 0), -mostSpan), le(growth, 0.0));
+  if (!centred) // each way has its own
+    start = decayFactor(c);
 }
 
 DecayTable DecayTable::ofMild(KernelBuilder &k) const {
   DecayTable table = *this;
   table.mild = {};
-  table.inverse = 1.0 / start;
+  if (centred) {
+    Var middle = last * 0.5;
+    table.start = exp(c - expand(middle, 0, c.dim(0)));
+    table.entering = exp(middle);
+  }
+  table.inverse = 1.0 / table.start;
   return table;
 }
 
@@ -56,6 +69,8 @@ DecayTable DecayTable::ofMild(KernelBuilder &k) const {
 DecayTable DecayTable::ofStrong() const {
   DecayTable table = *this;
   table.mild = {};
+  if (centred)
+    table.start = decayFactor(c);
   table.end = decayFactor(cumsum(gNext(), 0, /*reverse=*/true));
   return table;
 }
@@ -304,13 +319,15 @@ PairScores Pairs::runMild(bool diagonal) {
   Var inverse = decay.inverse ? decay.inverse : decay.ofMild(k).inverse;
   Vars leftDecayed, rightDecayed;
   for (Var left : lefts)
-    leftDecayed.push_back(left ? decay.fromStart(left) : Var());
+    leftDecayed.push_back(left ? decay.leftOfScores(left) : Var());
   for (Var right : rights)
     rightDecayed.push_back(right * inverse);
   PairScores out;
   out.s.assign(lefts.size(), Vars(rights.size()));
   if (gradients()) {
-    out.dLeft = states.empty() ? zeros(lefts.size(), {C, K}) : Vars(states);
+    out.dLeft = zeros(lefts.size(), {C, K});
+    for (auto [d, state] : llvm::zip(out.dLeft, states))
+      d = decay.atEntry(state);
     out.dRight = zeros(rights.size(), {C, K});
   }
   for (size_t l = 0; l < lefts.size(); ++l)
@@ -328,7 +345,7 @@ PairScores Pairs::runMild(bool diagonal) {
   if (!decay.mild && !diagonal)
     complete(out, leftDecayed, rightDecayed);
   for (Var &d : out.dLeft)
-    d = decay.fromStart(d);
+    d = decay.leftOfScores(d);
   for (Var &d : out.dRight)
     d = d * inverse;
   return out;
@@ -384,8 +401,8 @@ PairScores pairScores(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<
 }
 
 PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
-                       llvm::ArrayRef<Vars> ds) {
-  return Pairs(k, decay, lefts, rights, ds, /*scores=*/true, {}).run();
+                       llvm::ArrayRef<Vars> ds, bool scores) {
+  return Pairs(k, decay, lefts, rights, ds, scores, {}).run();
 }
 
 } // namespace braid

@@ -2,9 +2,10 @@
 //
 // Classes V, D and R (lsm-family 4.2, 4.5, 4.3) are one computation on pairs of a left and a right row:
 //
-//   lefts   q; D: and a, one token up (its row i - 1 meets what q's row i - 1 meets)     their cotangents' rows  dO, dH
-//   rights  k; D: and b                                                                  their values            V, Z
+//   lefts   q; VH: and k;  D: and a, one token up (its row i - 1 meets what q's row i - 1 meets)     their cotangents' rows  dO, dH
+//   rights  k; VH: beta k;  D: and b                                                                  their values            V, Z
 //
+//   VH      U = (I + A)^-1 (V - (K exp(c)) M),  dV = (I + A)^-T (S^T dO + (beta K w) D'),  A_ij = k_i (beta_j k_j)^T exp(c_i - c_j)
 //   D       Z = (I - A_ab)^-1 (A_ak V + (A exp(c^)) M),  dZ = A_qb^T dO + (B w) D',  dH = (I - A_ab)^-T dZ,
 //           w = exp(c_C - c)
 //   dS_lr   = (row of l) (value of r)^T;  R: sum_v dO_iv V_jv exp(e_iv - e_jv), scores of dO and V under value_decay
@@ -12,6 +13,9 @@
 //   dright  = w (value D'^T)      + sum_l dS^T . l exp(c_i - c_j)
 //   dV      = A_qk^T dO + A_ak^T dH + (K w) D';  R: the right's cotangent of those scores with S as theirs,
 //             exp(e_C - e) (K w) D'
+//
+// On a GPU, VH with all values in one tile: dV by a kernel of its own (writeChunkGradValues), the rest from it and from U, which the scan has written: each has half of
+// the tiles, and one solves.
 //
 // Log decay: the x dx identity (3.3), restarted at every chunk and sorted so that nothing large cancels under strong
 // decays. What meets no decay (a token's read of its own write) stays out: dleft~, dright~ are of the strict triangle.
@@ -28,19 +32,28 @@ namespace braid {
 
 namespace {
 
+/// Channels of a tile where pairs of strong decays have many (writeStrongDelta).
+constexpr int64_t kStrongColumns = 32;
+
 /// The parameters of chunk_grad, and what its three parts share.
 struct VectorGradKernel {
   VectorGradKernel(KernelBuilder &k, const LsmShape &shape)
       : k(k), shape(shape), in(k, shape), queriesIn(in.keys("q")), keysIn(in.keys("k")), valuesIn(in.values("v")),
-        decayIn(in.logDecay()), aIn(in.lowRank("a")), bIn(in.lowRank("b")), valueDecayIn(in.valueDecay()),
-        m(in.states("m")), dx(in.states("dx")), doIn(in.values("d_o")), chunks(in.chunks()), dq(in.keys("dq")),
-        dk(in.keys("dk")), dv(in.values("dv")), dLogDecay(in.logDecay("dlog_decay")), da(in.lowRank("da")),
-        db(in.lowRank("db")), dValueDecay(in.valueDecay("dvalue_decay")), scale(k.scalar("scale", shape.compute)),
-        math(k, shape, chunks) {}
+        decayIn(in.logDecay()), betaIn(in.beta()), aIn(in.lowRank("a")), bIn(in.lowRank("b")),
+        valueDecayIn(in.valueDecay()), m(in.states("m")), dx(in.states("dx")), doIn(in.values("d_o")),
+        chunks(in.chunks()), dq(in.keys("dq")), dk(in.keys("dk")), dv(in.values("dv")),
+        dLogDecay(in.logDecay("dlog_decay")), dBeta(in.beta("dbeta")), da(in.lowRank("da")), db(in.lowRank("db")),
+        dValueDecay(in.valueDecay("dvalue_decay")), scale(k.scalar("scale", shape.compute)), math(k, shape, chunks) {
+    if (shape.delta() && shape.wholeRows) // dV is known, too
+      writtenIn = in.factor("written", shape.chunk, "value", shape.values);
+  }
 
   void write() {
-    llvm::SmallVector<std::pair<Var, int64_t>> outputs{
-        {dq, shape.keys}, {dk, shape.keys}, {dv, shape.values}, {dLogDecay, shape.keys}};
+    llvm::SmallVector<std::pair<Var, int64_t>> outputs{{dq, shape.keys}, {dk, shape.keys}, {dLogDecay, shape.keys}};
+    if (!writtenIn)
+      outputs.push_back({dv, shape.values});
+    if (dBeta)
+      outputs.push_back({dBeta, 0});
     if (da)
       outputs.append({{da, shape.keys}, {db, shape.keys}});
     if (dValueDecay)
@@ -48,7 +61,7 @@ struct VectorGradKernel {
     forChunk(math, outputs, [&] {
       if (!shape.lowRank() && !shape.valueDecay()) {
         math.loadDecay(decayIn, /*scores=*/true);
-        return math.eitherWay([&] { writeVector(); });
+        return math.eitherWay([&] { shape.delta() ? writeDelta() : writeVector(); });
       }
       loadTokens();
       math.loadDecay(decayIn, /*scores=*/true);
@@ -90,10 +103,16 @@ private:
   }
   void writeVector();
   void writeWhole();
+  void writeDelta();
+  void writeWholeDelta();
+  void writeStrongDelta();
   void writeLowRank();
   void writeRank1();
 
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
+  Var writtenOf(Index first, int64_t size) {
+    return cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, size}), shape.compute);
+  }
   /// The sum over the rows before each row.
   Var before(Var x) { return down(k, cumsum(x)); }
   /// Stores the cotangents of lefts (into dq, da) and rights (into dk, db) and of the log decay. Returns the scores, if
@@ -104,8 +123,8 @@ private:
   KernelBuilder &k;
   const LsmShape &shape;
   LsmBuffers in;
-  Var queriesIn, keysIn, valuesIn, decayIn, aIn, bIn, valueDecayIn, m, dx, doIn, chunks, dq, dk, dv, dLogDecay, da, db,
-      dValueDecay, scale;
+  Var queriesIn, keysIn, valuesIn, decayIn, betaIn, aIn, bIn, valueDecayIn, m, dx, doIn, chunks, dq, dk, dv, dLogDecay,
+      dBeta, da, db, dValueDecay, scale, writtenIn;
   ChunkMath math;
   Var queries, keys;
 };
@@ -113,12 +132,13 @@ private:
 llvm::SmallVector<Vars> VectorGradKernel::finish(Sums &sums, llvm::ArrayRef<Var> lefts, llvm::ArrayRef<Var> rights,
                                                  bool wantScores) {
   // a reads one token up, like its rows of every tile.
+  auto placed = [&](Var x, size_t l) { return l && shape.lowRank() ? up(k, x) : x; };
   llvm::SmallVector<Vars> ds(lefts.size());
   Vars states;
   for (size_t l = 0; l < lefts.size(); ++l) {
     for (size_t r = 0; r < rights.size(); ++r)
-      ds[l].push_back(l ? up(k, sums.ds(l, r)) : sums.ds(l, r));
-    states.push_back(l ? up(k, sums.left(l)) : sums.left(l));
+      ds[l].push_back(placed(sums.ds(l, r), l));
+    states.push_back(placed(sums.left(l), l));
   }
   PairScores scores = pairScores(k, math.keyDecay(), lefts, rights, ds, wantScores, states);
   store(scores, sums, rights);
@@ -139,12 +159,13 @@ void VectorGradKernel::store(const PairScores &scores, Sums &sums, llvm::ArrayRe
   }
   Var tail = expand(sums.tail() * math.acrossChunk(), 0, math.C);
   Var difference = cumsum(pairs, 0, /*reverse=*/true) + before(ends) + tail;
-  for (size_t l = 0; l < scores.dLeft.size(); ++l) {
-    Var all = scores.dLeft[l];
-    if (l) // the first token reads the in-state itself
-      math.storeTokens(insertRows(rows(sums.left(l), k.number(0), 1), down(k, all), k.number(0)), da, 0);
-    else
-      math.storeTokens(all * scale, dq, 0);
+  math.storeTokens(scores.dLeft[0] * scale, dq, 0);
+  if (da) // the first token reads the in-state itself
+    math.storeTokens(insertRows(rows(sums.left(1), k.number(0), 1), down(k, scores.dLeft[1]), k.number(0)), da, 0);
+  if (dBeta) {
+    Var beta = expand(math.gate(betaIn), 1, math.K);
+    math.storeGate(sum(dRights[0] * keys, 1), dBeta);
+    dRights[0] = scores.dLeft[1] + dRights[0] * beta;
   }
   for (size_t r = 0; r < rights.size(); ++r)
     math.storeTokens(dRights[r], r ? db : dk, 0);
@@ -251,6 +272,126 @@ void VectorGradKernel::writeWhole() {
   math.storeTokens(decay.cotangent(difference), dLogDecay, 0);
 }
 
+/// A delta rule's keys read and write: they are a second left, and times beta the right.
+void VectorGradKernel::writeDelta() {
+  if (writtenIn)
+    return writeWholeDelta();
+  int64_t VB = math.VB;
+  loadTokens();
+  DeltaTiles delta(math, betaIn, keys, queries);
+  Var keysFromStart = math.fromStart(keys), keysToEnd = math.toEnd(delta.writing);
+  Sums sums(*this, 2, 1);
+  sums.loop(math, [&](Index first, Sums &now) {
+    Var values = math.tokens(valuesIn, first, VB), d = math.tokens(doIn, first, VB);
+    Var state = math.state(m, first, VB), dState = math.state(dx, first, VB);
+    Var u = solve(delta.a, values - dot(keysFromStart, state));
+    Var dh = solve(delta.a, dotTA(delta.scores, d, dot(keysToEnd, dState)), /*transpose=*/true);
+    math.storeTokens(dh, dv, first);
+    for (auto [l, row] : llvm::enumerate(Vars{d, -dh})) {
+      now.ds(l, 0) = dotTB(row, u, now.ds(l, 0));
+      now.left(l) = dotTB(row, state, now.left(l));
+    }
+    now.right(0) = dotTB(u, dState, now.right(0));
+    now.tail() = now.tail() + sum(state * dState, 1);
+  });
+  sums.ds(1, 0) = mask(sums.ds(1, 0), tile::Keep::strict_lower);
+  finish(sums, {queries, keys}, {delta.writing}, /*wantScores=*/false);
+}
+
+/// As writeWhole(), where U and dV are in memory: no triangle is solved here. In-states are read twice, cotangents of out-states between: what a query reads, what keys
+/// write, what keys read, each with as little beside it as there is.
+void VectorGradKernel::writeWholeDelta() {
+  if (math.isStrong())
+    return writeStrongDelta();
+  DecayTable decay = math.keyDecay();
+  int64_t C = math.C, K = math.K, VB = shape.values;
+  Var beta = expand(math.gate(betaIn), 1, K);
+  Var writing;
+  auto load = [&](int64_t time) {
+    auto loaded = [&](Var buffer) {
+      return anew(cast(anew(asLoaded(math.keysOf(buffer)), time), shape.compute), time);
+    };
+    queries = loaded(queriesIn) * scale;
+    keys = loaded(keysIn);
+    writing = keys * beta;
+  };
+  auto stateAnew = [&](Var buffer, int64_t time) {
+    return cast(anew(asLoaded(math.state(buffer, 0, VB)), time), shape.compute);
+  };
+  Var d = math.tokens(doIn, 0, VB), dValues = math.tokens(dv, 0, VB), u = writtenOf(0, VB),
+      state = math.state(m, 0, VB);
+  load(1);
+  Var leftQueries = decay.leftOfScores(queries), leftKeys = decay.leftOfScores(keys), right = writing / decay.start;
+  Var ofQueries = dotTB(d, u), ofKeys = -mask(dotTB(dValues, u), tile::Keep::strict_lower);
+  // What pairs and states give each row, but for a query's read of its own token's write.
+  Var own = expand(diagonal(ofQueries), 1, K), inside = mask(ofQueries, tile::Keep::strict_lower);
+  Var dQueries = decay.leftOfScores(dot(inside, right, decay.atEntry(dotTB(d, state))));
+  load(2);
+  Var difference = queries * dQueries;
+  math.storeTokens((dQueries + own * writing) * scale, dq, 0);
+  // What keys write. exp(r - c) is made again, so that exp(c - r) is not kept beside products. What ends give later tokens is all of them but for what they give
+  // earlier ones, so it needs no running sum of its own.
+  Var again = cumsum(anew(decay.g(), 1));
+  Var inverse = exp(decay.entering ? expand(decay.last * 0.5, 0, C) - again : -again);
+  Var dState = math.state(dx, 0, VB), dWriting = dotTB(u, dState);
+  dWriting = decay.entering ? decay.atEntry(dWriting) : dWriting * expand(exp(decay.last), 0, C);
+  load(3);
+  Var tail = sum(writing * dWriting * inverse, 0);
+  dWriting = dotTA(ofKeys, leftKeys, dotTA(inside, leftQueries, dWriting)) * inverse;
+  load(4);
+  difference = difference - writing * dWriting;
+  dWriting = dWriting + own * queries;
+  math.storeGate(sum(dWriting * keys, 1), dBeta);
+  // What keys read.
+  Var stateAgain = stateAnew(m, 1);
+  tail = tail + sum(stateAgain * dState, 1) * math.acrossChunk();
+  Var dKeys = dot(ofKeys, right, -decay.atEntry(dotTB(dValues, stateAgain))) / inverse;
+  load(5);
+  difference = difference + keys * dKeys;
+  math.storeTokens(dKeys + dWriting * beta, dk, 0);
+  difference = cumsum(difference, 0, /*reverse=*/true) + expand(tail, 0, C);
+  math.storeTokens(decay.cotangent(difference), dLogDecay, 0);
+}
+
+/// The same under strong decays: pairs have many tiles, so some channels at a time.
+void VectorGradKernel::writeStrongDelta() {
+  int64_t C = math.C, block = divisorUpTo(shape.keys, kStrongColumns), VB = divisorUpTo(shape.values, kStrongColumns);
+  Var beta = expand(math.gate(betaIn), 1, block);
+  Vars ds = k.loop(0, shape.values, VB, {zeros({C, C}), zeros({C, C})}, [&](Var at, llvm::ArrayRef<Var> now) -> Vars {
+    Var u = writtenOf(at, VB);
+    return {dotTB(math.tokens(doIn, at, VB), u, now[0]), dotTB(math.tokens(dv, at, VB), u, now[1])};
+  });
+  Var ofQueries = ds[0], ofKeys = -mask(ds[1], tile::Keep::strict_lower);
+  Var own = expand(diagonal(ofQueries), 1, block);
+  Var dBetas = k.loop(0, shape.keys, block, {zeros({C})}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+    DecayTable decay = math.decayTable(decayIn, first, block, /*scores=*/true).ofStrong();
+    Var queries = math.tokens(queriesIn, first, block) * scale, keys = math.tokens(keysIn, first, block);
+    Var writing = keys * beta;
+    PairScores pairs =
+        strongPairs(k, decay, {queries, keys}, {writing}, {Vars{ofQueries}, Vars{ofKeys}}, /*scores=*/false);
+    Vars sums =
+        k.loop(0, shape.values, VB, {zeros({C, block}), zeros({C, block}), zeros({C, block}), zeros({block})},
+               [&](Var at, llvm::ArrayRef<Var> now) -> Vars {
+                 auto states = [&](Var buffer) {
+                   return cast(k.load(buffer, {math.b, math.n, math.h, first, at}, {block, VB}), shape.compute);
+                 };
+                 Var state = states(m), dState = states(dx);
+                 return {dotTB(math.tokens(doIn, at, VB), state, now[0]), dotTB(math.tokens(dv, at, VB), state, now[1]),
+                         dotTB(writtenOf(at, VB), dState, now[2]), now[3] + sum(state * dState, 1)};
+               });
+    Var dQueries = decay.fromStart(sums[0]) + pairs.dLeft[0], dKeys = pairs.dLeft[1] - decay.fromStart(sums[1]);
+    Var last = decay.toEnd(sums[2]), dWriting = pairs.dRight[0] + last + own * queries;
+    Var difference = queries * dQueries + keys * dKeys - writing * pairs.dRight[0];
+    Var tail = sums[3] * exp(min(decay.total(), 0.0));
+    difference = cumsum(difference, 0, /*reverse=*/true) + before(writing * last) + expand(tail, 0, C);
+    math.storeTokens((dQueries + own * writing) * scale, dq, first);
+    math.storeTokens(dKeys + dWriting * beta, dk, first);
+    math.storeTokens(decay.cotangent(difference), dLogDecay, first);
+    return {now[0] + sum(dWriting * keys, 1)};
+  })[0];
+  math.storeGate(dBetas, dBeta);
+}
+
 void VectorGradKernel::writeLowRank() {
   int64_t VB = math.VB;
   LowRankTiles low(math, aIn, bIn, keys, queries);
@@ -308,5 +449,23 @@ void VectorGradKernel::writeRank1() {
 } // namespace
 
 void writeVectorChunkGrad(KernelBuilder &k, const LsmShape &shape) { VectorGradKernel(k, shape).write(); }
+
+void writeChunkGradValues(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), decayIn = in.logDecay(), betaIn = in.beta();
+  Var dx = in.states("dx"), doIn = in.values("d_o"), chunks = in.chunks(), dv = in.values("dv");
+  Var scale = k.scalar("scale", shape.compute);
+  ChunkMath math(k, shape, chunks);
+  forChunk(math, {{dv, shape.values}}, [&] {
+    math.loadDecay(decayIn, /*scores=*/true);
+    math.eitherWay([&] {
+      Var d = math.tokens(doIn, 0, math.VB), dState = math.state(dx, 0, math.VB);
+      Var queries = math.keysOf(queriesIn), keys = math.keysOf(keysIn);
+      DeltaTiles delta(math, betaIn, keys, queries);
+      Var dWritten = dotTA(delta.scores * scale, d, dot(math.toEnd(delta.writing), dState));
+      math.storeTokens(delta.times(solve(delta.a, dWritten, /*transpose=*/true)), dv, 0);
+    });
+  });
+}
 
 } // namespace braid

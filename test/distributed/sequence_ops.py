@@ -257,8 +257,7 @@ def main(ranks, algorithm, tokens=None):
         for window in (0, 2):
             add_attention(program, window, rng)
         return program.finish()
-    # VH is D below the classifier.
-    for kind in ("E", "H", "R") if tokens == "whole" else sorted(set(CLASSES) - {"VH"}):
+    for kind in ("E", "H", "R") if tokens == "whole" else sorted(CLASSES):
         add_scan(program, kind, rng, carried=False)
     if algorithm == "all_gather" and not tokens:
         for kind in ("S0", "V", "R", "GH", "D", "E"):

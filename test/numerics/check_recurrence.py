@@ -96,18 +96,6 @@ PAIRS = {
             "parameters": STEPS,
         },
     ),
-    # The same model, its transition written as diagonal plus low rank.
-    "J": (
-        {"kind": "kda", "gate_rank": 5},
-        {
-            "output_gate": "sigmoid",
-            "state": "M = (diag(exp(g)) + c^T a) M + w^T v",
-            "inputs": UNIT(4)
-            | {"b": "linear(x, per=head)", "beta": "sigmoid(b)", "f": "low_rank(x, 5)", "g": "log_decay(f, a_log, dt_bias)"}
-            | {"e": "exp(g)", "a": "k e", "w": "k beta", "c": "-w"},
-            "parameters": STEPS,
-        },
-    ),
     "F": (
         {"kind": "dfw", "value_dim": 12},
         {
@@ -383,6 +371,17 @@ PAIRS = {
     ),
 }
 
+# KDA, its transition written as diagonal plus low rank: another class (D), the same function.
+LOW_RANK = {
+    "output_gate": "sigmoid",
+    "state": "M = (diag(exp(g)) + c^T a) M + w^T v",
+    "inputs": UNIT(4)
+    | {"b": "linear(x, per=head)", "beta": "sigmoid(b)", "f": "low_rank(x, 5)", "g": "log_decay(f, a_log, dt_bias)"}
+    | {"e": "exp(g)", "a": "k e", "w": "k beta", "c": "-w"},
+    "parameters": STEPS,
+}
+
+
 def describe(which, dtype, pairs=PAIRS):
     """The model of one side; the first side of PAIRS is built in."""
     stated = {"kind": "recurrence", "output": "o = q M"}
@@ -469,6 +468,7 @@ def main(dtype):
         if dtype == "f32":
             check_table(report)
             check_twice(report, TWICE)
+            check_twice(report, {"K": (PAIRS["K"][1], LOW_RANK)})
             check_twice(report, SEVERAL)
             check_twice(report, NOTATIONS)
             check_strong_gates(report)

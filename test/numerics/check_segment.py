@@ -14,11 +14,11 @@ from common import documents_of, one_document
 from harness import Program, Type, rounded
 from scan import GATES, ORDER, gate_shape, has_beta, has_decay, random_operands, scan
 
-CLASSES = ("I", "S0", "S", "V", "H", "GH", "D")  # R and E have no segments; VH becomes D
+CLASSES = ("I", "S0", "S", "V", "H", "GH", "VH", "D")  # R and E have no segments
 
 
 def is_dense(kind):
-    return kind in ("H", "GH", "D")
+    return kind in ("H", "GH", "VH", "D")
 
 
 def factor_shape(kind, K):

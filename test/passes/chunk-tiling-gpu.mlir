@@ -51,6 +51,20 @@ func.func @factors_grad(%q: !tok, %g: !gate, %b: !gate, %m: !state, %d: !doc) ->
   return %r#0, %r#5 : !tok, !state
 }
 
+// Under decays of channels the gradient of a delta rule reads what the scan wrote, so that it solves once.
+// CHECK-LABEL: func.func @vector_delta_grad
+// CHECK: braid.lsm.chunk_factors VH {{.*}} -> (tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>, tensor<2x8x2x1x16xf32>)
+// CHECK: %[[M:.*]], %[[Z:.*]], %{{.*}} = braid.lsm.factor_scan VH
+// CHECK: braid.lsm.chunk_grad VH {{.*}} in_state(%[[M]]) written(%[[Z]]) cotangents
+// CPU-LABEL: func.func @vector_delta_grad
+// CPU: braid.lsm.chunk_state VH {{.*}} -> (tensor<2x8x2x16x16xf32>, tensor<2x8x2x16x16xf32>)
+// CPU: braid.lsm.chunk_grad VH {{.*}} in_state(%{{[^)]*}}) cotangents
+func.func @vector_delta_grad(%q: !tok, %g: !channels, %b: !gate, %m: !state, %d: !doc) -> (!tok, !state) {
+  %r:6 = braid.lsm.scan_grad VH %q, %q, %q log_decay(%g) beta(%b) initial_state(%m) documents(%d) cotangents(%q, %m) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!tok, !tok, !tok, !channels, !gate, !state, !doc, !tok, !state) -> (!tok, !tok, !tok, !channels, !gate, !state)
+  return %r#0, %r#5 : !tok, !state
+}
+
 // Decays of channels are logarithms, which are not rounded.
 // CHECK-LABEL: func.func @channels
 // CHECK: braid.lsm.chunk_state V {{.*}} -> (tensor<2x5x2x16x16xf32>, tensor<2x5x2x16xf32>)

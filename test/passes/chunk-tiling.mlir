@@ -123,15 +123,6 @@ func.func @transitions(%q: !tok, %g: !tok, %a: !tok, %b: !tok, %m: !state, %d: !
 
 // -----
 
-func.func @unclassified(%q: tensor<1x16x1x8xf32>, %b: tensor<1x16x1xf32>, %m: tensor<1x1x8x8xf32>, %d: tensor<1x16xi32>) -> tensor<1x16x1x8xf32> {
-  // expected-error @below {{'braid.lsm.scan' op class VH has no chunk form; braid-classify-scans makes it D}}
-  %o, %f = braid.lsm.scan VH %q, %q, %q log_decay(%q) beta(%b) initial_state(%m) documents(%d) {chunk_size = 16 : i64, scale = 1.0 : f64}
-      : (tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1x8xf32>, tensor<1x16x1xf32>, tensor<1x1x8x8xf32>, tensor<1x16xi32>) -> (tensor<1x16x1x8xf32>, tensor<1x1x8x8xf32>)
-  return %o : tensor<1x16x1x8xf32>
-}
-
-// -----
-
 !tok = tensor<2x100x2x16xf32>
 !gate = tensor<2x100x2xf32>
 !state = tensor<2x2x48x16xf32>

@@ -1,16 +1,12 @@
 // RUN: braid-opt %s --braid-classify-scans=explain=true -verify-diagnostics | FileCheck %s
 
-// The delta rule with a vector gate has no chunk form: it becomes diagonal plus low rank, keys carry beta.
+// The delta rule with a vector gate stays what it is.
 // CHECK-LABEL: func.func @vector_delta
 // CHECK-SAME:    %[[Q:.*]]: tensor<1x8x2x4xf32>, %[[K:.*]]: tensor<1x8x2x4xf32>, %[[V:.*]]: tensor<1x8x2x3xf32>, %[[G:.*]]: tensor<1x8x2x4xf32>, %[[BETA:.*]]: tensor<1x8x2xf32>,
-// CHECK:         %[[W:.*]] = braid.activation %[[G]] {kind = "exp"}
-// CHECK:         %[[A:.*]] = braid.mul %[[K]], %[[W]]
-// CHECK:         %[[KEY:.*]] = braid.mul %[[K]], %[[BETA]]
-// CHECK:         %[[B:.*]] = braid.scale %[[KEY]] {value = -1.000000e+00 : f64}
-// CHECK:         braid.lsm.scan D %[[Q]], %[[KEY]], %[[V]] log_decay(%[[G]]) a(%[[A]]) b(%[[B]]) initial_state
+// CHECK:         braid.lsm.scan VH %[[Q]], %[[K]], %[[V]] log_decay(%[[G]]) beta(%[[BETA]]) initial_state
 func.func @vector_delta(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>, %v: tensor<1x8x2x3xf32>, %g: tensor<1x8x2x4xf32>,
                         %beta: tensor<1x8x2xf32>, %m: tensor<1x2x4x3xf32>, %d: tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>) {
-  // expected-remark @+1 {{class D (VH is D: a = k exp(g), b = -beta k, key = beta k): diagonal plus low rank; the next smaller class, V, needs an a or b of 0}}
+  // expected-remark @+1 {{class VH: the delta rule with one decay per key channel; the next smaller class, GH, needs one repeated over the channels}}
   %o, %f = braid.lsm.scan VH %q, %k, %v log_decay(%g) beta(%beta) initial_state(%m) documents(%d) {scale = 1.0 : f64}
       : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x3xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2xf32>, tensor<1x2x4x3xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>)
   return %o, %f : tensor<1x8x2x3xf32>, tensor<1x2x4x3xf32>

@@ -14,6 +14,7 @@ import triton
 from fla.ops.gated_delta_rule import chunk_gated_delta_rule
 from fla.ops.generalized_delta_rule import chunk_dplr_delta_rule
 from fla.ops.gla import chunk_gla
+from fla.ops.kda import chunk_kda
 from fla.ops.simple_gla import chunk_simple_gla
 from peers import Results, arguments, relative_error
 
@@ -22,6 +23,7 @@ CALLS = {
     "S": (("g",), lambda x: chunk_simple_gla(x["q"], x["k"], x["v"], g=x["g"])[0]),
     "V": (("gk",), lambda x: chunk_gla(x["q"], x["k"], x["v"], x["gk"])[0]),
     "GH": (("g", "beta"), lambda x: chunk_gated_delta_rule(x["q"], x["k"], x["v"], g=x["g"], beta=x["beta"])[0]),
+    "VH": (("gk", "beta"), lambda x: chunk_kda(x["q"], x["k"], x["v"], g=x["gk"], beta=x["beta"])[0]),
     "D": (("gk", "a", "b"), lambda x: chunk_dplr_delta_rule(x["q"], x["k"], x["v"], x["a"], x["b"], x["gk"], scale=WIDTH**-0.5)[0]),
 }
 
@@ -48,7 +50,7 @@ def recurrence(kind, x):
         else:
             state = decay * state
         write = row(v[t])
-        if kind == "GH":
+        if kind in ("GH", "VH"):
             write = x["beta"][0, t][:, None, None] * (write - row(k[t]) @ state)
         state = state + row(k[t]).mT @ write
         out.append((row(q[t]) @ state)[:, 0] * WIDTH**-0.5)
