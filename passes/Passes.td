@@ -22,6 +22,17 @@ def ClassifyScansPass : Pass<"braid-classify-scans", "::mlir::ModuleOp"> {
   let dependentDialects = ["::braid::BraidDialect"];
 }
 
+def WeightExpertRowsPass : Pass<"braid-weight-expert-rows", "::mlir::ModuleOp"> {
+  let summary = "experts' rows are weighted before their last product, not where they are combined";
+  let description = [{
+    In the functions of training steps, where a row-wise op makes what that product alone reads.
+    Before: `%h = braid.mul %silu, %up; %out = braid.moe.grouped_linear %h ..; %y, %r = braid.moe.combine %out weights(%w) ..`
+    After:  `%n = braid.moe.row_weights %w ..; %wh = braid.mul %h, %n; %out = braid.moe.grouped_linear %wh ..; %y, %r = braid.moe.combine %out ..`
+    The backward then reads nothing of what experts put out. For GPUs, which make %wh in the kernel of the product before it, and where rows do not travel between ranks.
+    Invariant: the same sums, of products that are rounded elsewhere; functions that no training step calls are what they were.
+  }];
+}
+
 def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
   let summary = "marks the ops of layer functions that the backward executes again instead of keeping their results";
   let description = [{

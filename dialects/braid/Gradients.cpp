@@ -308,14 +308,28 @@ LogicalResult MoeCombineOp::buildGradient(GradientContext &context) {
   Value dy = context.cotangent(getY());
   if (!dy)
     return success();
-  if (!getWeights())
-    return emitOpError() << "without weights is itself a gradient and has none";
+  if (!getWeights()) {
+    if (getElementTypeOrSelf(dy) != getElementTypeOrSelf(getRows()))
+      return emitOpError() << "without weights adds rows of " << getElementTypeOrSelf(getRows()) << " up to "
+                           << getElementTypeOrSelf(dy) << " and has no gradient; valid: one element type";
+    context.add(getRows(),
+                MoeDispatchOp::create(context.builder(), getLoc(), getRows().getType(), dy, context.saved(getPerm()),
+                                      context.saved(getInverse()), context.saved(getExchange())));
+    return success();
+  }
   auto grad =
       MoeCombineGradOp::create(context.builder(), getLoc(), TypeRange{getRows().getType(), getWeights().getType()}, dy,
                                context.saved(getReturned()), context.saved(getWeights()), context.saved(getPerm()),
                                context.saved(getInverse()), context.saved(getExchange()));
   context.add(getRows(), grad.getDrows());
   context.add(getWeights(), grad.getDweights());
+  return success();
+}
+LogicalResult MoeRowWeightsOp::buildGradient(GradientContext &context) {
+  Value drows = context.cotangent(getRows());
+  if (drows && context.wanted(getWeights()))
+    context.add(getWeights(), MoeRowWeightsGradOp::create(context.builder(), getLoc(), getWeights().getType(), drows,
+                                                          context.saved(getInverse())));
   return success();
 }
 LogicalResult MoeGroupedLinearOp::buildGradient(GradientContext &context) {

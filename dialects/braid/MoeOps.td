@@ -116,7 +116,7 @@ def Braid_MoePermuteOp : Braid_MoeDiffOp<"permute"> {
   let assemblyFormat = "$x `plan` `(` $perm `,` $inverse `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeCombineOp : Braid_MoeDiffOp<"combine"> {
-  let summary = "y_n = sum_j weights[n, j] rows[inverse[n, j]], f32, slot order; without weights: 1 (gradient of dispatch)";
+  let summary = "y_n = sum_j weights[n, j] rows[inverse[n, j]], f32, slot order; without weights: 1";
   let description = [{
     `returned` (residual, read by combine_grad only): the rows as they came back from the experts; the operand itself until
     `sharded`, where the exchange is explicit.
@@ -132,6 +132,19 @@ def Braid_MoeCombineGradOp : Braid_MoeOp<"combine_grad"> {
                    AnyRankedTensor:$exchange);
   let results = (outs AnyRankedTensor:$drows, AnyRankedTensor:$dweights);
   let assemblyFormat = "`cotangents` `(` $dy `)` `returned` `(` $returned `)` `weights` `(` $weights `)` `plan` `(` $perm `,` $inverse `,` $exchange `)` attr-dict `:` functional-type(operands, results)";
+}
+def Braid_MoeRowWeightsOp : Braid_MoeDiffOp<"row_weights"> {
+  let summary = "rows [1, R]: of row r weights[perm r], of an empty one 0";
+  let description = [{ What a product of experts' rows may be weighted by before it is made, w (x W) = (w x) W: their combination is then a plain sum. }];
+  let arguments = (ins AnyRankedTensor:$weights, AnyRankedTensor:$perm, AnyRankedTensor:$inverse);
+  let results = (outs AnyRankedTensor:$rows);
+  let assemblyFormat = "$weights `plan` `(` $perm `,` $inverse `)` attr-dict `:` functional-type(operands, results)";
+}
+def Braid_MoeRowWeightsGradOp : Braid_MoeOp<"row_weights_grad"> {
+  let summary = "dweights[n, j] = drows[inverse[n, j]], 0 where there is no row";
+  let arguments = (ins AnyRankedTensor:$drows, AnyRankedTensor:$inverse);
+  let results = (outs AnyRankedTensor:$dweights);
+  let assemblyFormat = "`cotangents` `(` $drows `)` `plan` `(` $inverse `)` attr-dict `:` functional-type(operands, results)";
 }
 def Braid_MoeGroupedLinearOp : Braid_MoeDiffOp<"grouped_linear"> {
   let summary = "y_i[r] = x[r] w_i[g] for rows r of group g; weights [E, in, out_i]";

@@ -408,6 +408,12 @@ ShardingRule braid::shardingRule(Operation *op) {
         return r;
       })
       .Case([](MoeCombineGradOp) { return rule("btm arm btk r btk 1 -> arm btk", "k"); })
+      .Case([](MoeRowWeightsOp) { return rule("btk r btk -> ar", "k"); })
+      .Case([](MoeRowWeightsGradOp) {
+        ShardingRule r = rule("ar btk -> btk", "k");
+        r.linear.push_back({0});
+        return r;
+      })
       .Case([](AdamwOp adamw) {
         ShardingRule r = rule("abcdef abcdef abcdef abcdef 1 1 1 -> abcdef abcdef abcdef");
         if (adamw.getLow()) {

@@ -180,6 +180,8 @@ TOKEN_KINDS(MoePermuteOp, rows, rows)
 TOKEN_KINDS(MoeCombineOp, (getOperand(i) == getInverse() || getOperand(i) == getWeights() ? token : rows),
             i == 0 ? token : rows)
 TOKEN_KINDS(MoeCombineGradOp, (i == 0 || i == 2 || i == 4 ? token : rows), i == 0 ? rows : token)
+TOKEN_KINDS(MoeRowWeightsOp, i == 1 ? rows : token, rows)
+TOKEN_KINDS(MoeRowWeightsGradOp, i == 0 ? rows : token, token)
 TOKEN_KINDS(MoeGroupedLinearOp, i < 2 ? rows : whole, rows)
 TOKEN_KINDS(MoeGroupedLinearGradDataOp, i <= getDys().size() ? rows : whole, rows)
 TOKEN_KINDS(MoeGroupedLinearGradWeightOp, i < 2 + getDys().size() ? rows : piece, piece)

@@ -284,6 +284,28 @@ LogicalResult MoeCombineGradOp::verify() {
   return sameType(*this, {"dweights", getDweights()}, {"weights", getWeights()});
 }
 
+/// A number of each row [1, R], and those of assignments [B, T, k].
+static LogicalResult verifyNumbers(Operation *op, Named rows, Named ofAssignments, Named inverse) {
+  CHECK(hasRank(op, rows, 2));
+  CHECK(isFloat(op, rows));
+  if (rows.dim(0) != 1)
+    return op->emitOpError() << rows.name << " has " << rows.dim(0) << " in front but expert rows have 1";
+  CHECK(hasRank(op, inverse, 3));
+  CHECK(isInteger(op, inverse));
+  CHECK(isFloat(op, ofAssignments));
+  CHECK(sameShape(op, ofAssignments, inverse));
+  return sameElement(op, rows, ofAssignments);
+}
+LogicalResult MoeRowWeightsOp::verify() {
+  Named rows{"rows", getRows()}, perm{"perm", getPerm()};
+  CHECK(verifyNumbers(*this, rows, {"weights", getWeights()}, {"inverse", getInverse()}));
+  CHECK(isList(*this, perm));
+  return sameDim(*this, "row", rows, 1, perm, 0);
+}
+LogicalResult MoeRowWeightsGradOp::verify() {
+  return verifyNumbers(*this, {"drows", getDrows()}, {"dweights", getDweights()}, {"inverse", getInverse()});
+}
+
 //===- Projections of experts -------------------------------------------------------------------------------------===//
 
 static LogicalResult verifyGrouped(Operation *op, Named x, Named offsets, Named weight, Named y) {

@@ -26,7 +26,7 @@ void ThreadLowering::planEndReads(Pipeline &pipe, const SumReads &reads) {
   SmallVector<tile::LoadOp> loads;
   llvm::SetVector<Operation *> places(pipe.places.begin(), pipe.places.end());
   for (Value formula : reads.formulas)
-    if (auto load = formula.getDefiningOp<tile::LoadOp>())
+    if (auto load = formula.getDefiningOp<tile::LoadOp>(); load && tileType(formula).getRank() == 2)
       loads.push_back(load);
   auto isBox = [&](tile::LoadOp load) {
     auto buffer = dyn_cast<BlockArgument>(load.getSource());
@@ -97,15 +97,17 @@ SmallVector<Value> ThreadLowering::copyEndReads(const Pipeline &pipe, Value tile
 /// Waits for part number `number`: its stage, and where this lane's row is in a box of it.
 ThreadLowering::EndPart ThreadLowering::beginEndPart(const Pipeline &pipe, size_t number) {
   const Product &p = pipe.p;
-  EndPart part{pipe.parts[number], remainder(add(pipe.behind, static_cast<int64_t>(number)), 2 * p.stages)};
+  // Formulas need the registers that places in all parts would have.
+  Value own = forget(lane), behind = forget(pipe.behind);
+  EndPart part{pipe.parts[number], remainder(add(behind, static_cast<int64_t>(number)), 2 * p.stages)};
   Value stage = remainder(part.turn, p.stages);
   awaitPhase(b, loc, fullBarrier(pipe, stage), divide(part.turn, p.stages));
   // Lanes may have left the loop that waits one after the other.
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   // Lane i gives row i of 16, of eight columns and then of the next eight.
   int64_t chunks = part.columns.rowBytes / kChunkBytes;
-  Value row = add(mul(warp, constant(kOwnRows)), remainder(lane, kOwnRows));
-  Value chunk = arith::XOrIOp::create(b, loc, divide(lane, kOwnRows), remainder(divide(row, 8 / chunks), chunks));
+  Value row = add(mul(forget(warp), constant(kOwnRows)), remainder(own, kOwnRows));
+  Value chunk = arith::XOrIOp::create(b, loc, divide(own, kOwnRows), remainder(divide(row, 8 / chunks), chunks));
   part.place = add(mul(row, constant(part.columns.rowBytes)), mul(chunk, constant(kChunkBytes)));
   Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pipe.ring.memref);
   part.begin = add(memory, mul(stage, constant(p.stageBytes)));

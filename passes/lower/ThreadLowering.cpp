@@ -294,8 +294,12 @@ void ThreadLowering::overElements(const Elements &elements, function_ref<Value(V
   if (SmallVector<tile::DotOp> products = heldIn(elements.tiles); !products.empty())
     return overFragments(elements, products, guard, body);
   for (const auto &[result, sums] : loopSums)
-    if (!elements.stores.empty() && ArrayRef(sums->reads.stores) == elements.stores)
-      return overSums(elements, *sums, guard, body);
+    if (!elements.stores.empty() && ArrayRef(sums->reads.stores) == elements.stores) {
+      std::shared_ptr<const LoopSums> held = sums; // numbers of rows are kept beside it
+      if (!held->reads.parts.empty())
+        readNumbers(held);
+      return overSums(elements, *held, guard, body);
+    }
   Phase phase(*this);
   SmallVector<int64_t> ends(elements.cuts), piece(elements.shape);
   ends.push_back(elements.shape.back());

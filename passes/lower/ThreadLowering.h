@@ -369,7 +369,7 @@ private:
   void planSums();
   bool isKnownBefore(Value v, Operation *reader, llvm::SetVector<Value> &from) const;
   bool collectReads(Value sum, SumReads &reads, bool planned) const;
-  bool collectEnd(Value sum, SumReads &reads) const;
+  bool collectEnd(Value sum, SumReads &reads, bool planned = true) const;
   std::optional<SumReads> readsOf(Value sum, const Product &p) const;
   Value besideOf(const Product &p);
   void enterSum(const LoopSums &held, size_t at);
@@ -379,6 +379,11 @@ private:
   SmallVector<Value> pickSums(const LoopSums &held, Value columns, Value x);
   SmallVector<Value> reduceSums(const LoopSums &held, tile::ReduceOp op, SmallVectorImpl<Value> *kept);
   void storeSumRows(tile::StoreOp store, const SumRows &rows);
+  struct EndSums;
+  Value addUpNow(Value sum);
+  void addToEnds(const LoopSums &held, EndSums &sums, size_t at, ArrayRef<Value> lead, const Strip &strip);
+  void storeEnds(const LoopSums &held, const EndSums &sums, int64_t r);
+  void storeEnds(const LoopSums &held, std::optional<int64_t> block);
   bool lowerSumRows(Operation *op);
 
   // ThreadOuter.cpp
@@ -401,6 +406,7 @@ private:
   void endTiles(scf::ForOp op);
   bool goesOn(scf::ForOp op, const Product &p);
   void countThreadsAnew(Pipeline &pipe);
+  void readEndNumbers(const Pipeline &pipe);
   void passSum(Pipeline &pipe, Value before);
   bool lowerProduct(scf::ForOp op);
 
@@ -446,7 +452,7 @@ private:
   static SmallVector<BoxColumns> boxesAcross(int64_t columns, int64_t elementBytes);
   struct Part;
   SmallVector<SmallVector<Value>> makePart(const Part &part, const LoopSums &held, int64_t firstBlock, int64_t blocks,
-                                           ArrayRef<std::pair<Value, Value>> places);
+                                           ArrayRef<std::pair<Value, Value>> places, EndSums &ends);
   Value placeInPiece(const ResultBoxes &boxes, const BoxColumns &columns);
   Value forget(Value place);
   void stagePart(const Staging &staging, int64_t firstBlock, ArrayRef<Value> pairs);

@@ -297,6 +297,16 @@ void ThreadLowering::countThreadsAnew(Pipeline &pipe) {
   warp = divide(thread, kWarp);
 }
 
+/// What is known of the rows of a tile is asked for before its products, or all warps would wait for it behind them.
+void ThreadLowering::readEndNumbers(const Pipeline &pipe) {
+  scf::ForOp sum = pipe.sum;
+  std::optional<SumReads> end = readsOf(sum.getResult(0), pipe.p);
+  auto isThere = [&](Value v) { return v.getDefiningOp()->isBeforeInBlock(sum); };
+  if (!end || end->parts.empty() || end->numbers.empty() || !llvm::all_of(end->known, isThere))
+    return;
+  readNumbers(std::make_shared<const LoopSums>(LoopSums{pipe.p, sum.getResult(0), {}, *end}));
+}
+
 /// Behind the steps of a sum formulas read what comes by the ring, too. `before`: steps of the tiles before this one, where the turn of the ring is not carried.
 void ThreadLowering::passSum(Pipeline &pipe, Value before) {
   int64_t turns = 2 * pipe.p.stages;
@@ -323,6 +333,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   Value init = op.getInitArgs().front();
   SmallVector<Value> sums;
   bool forgetThreads = false;
+  if (pipe && pipe->inBulk())
+    readEndNumbers(*pipe);
   {
     Phase phase(*this);
     CopyPlace place;

@@ -387,6 +387,8 @@ void ThreadLowering::takeSums(const LoopSums &held, size_t at, bool inPairs) {
   };
   if (held.reads.parts.empty())
     return take(held.result, at);
+  for (Value numbers : held.reads.numbers)
+    registers[numbers] = sumRows.lookup(numbers)->rows[rowOfSum(at, blocksOf(held.product))];
   for (auto [part, first] : held.reads.parts) {
     size_t place = at + static_cast<size_t>(first * 4 / 8);
     auto round = part.hasOneUse() ? dyn_cast<arith::TruncFOp>(*part.user_begin()) : arith::TruncFOp();
@@ -457,6 +459,8 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
   Vectors read = vectorsOf(elements.tiles, {}, 2);
   auto leave = [&] {
     registers.erase(held.result);
+    for (Value numbers : held.reads.numbers)
+      registers.erase(numbers);
     for (auto [part, first] : held.reads.parts) {
       registers.erase(part);
       for (Operation *user : part.getUsers())
@@ -473,10 +477,14 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
     }
     Value aligned = isTrusted(read.accesses.getArrayRef(), read.width, /*allRows=*/false);
     onTrust(read, aligned, {}, [&](bool trusted) -> SmallVector<Value> {
+      auto oneByOne = [&](std::optional<int64_t> block) {
+        each(/*inPairs=*/false, block);
+        storeEnds(held, block);
+      };
       if (trusted)
-        storeInBoxes(*pipe, held, [&](int64_t r) { each(/*inPairs=*/false, r); });
+        storeInBoxes(*pipe, held, oneByOne);
       else
-        each(/*inPairs=*/false, {});
+        oneByOne({});
       return {};
     });
     return leave();
@@ -490,6 +498,7 @@ void ThreadLowering::overSums(const Elements &elements, const LoopSums &held, fu
       storeBlocks(held, store);
     else
       each(trusted, {});
+    storeEnds(held, std::nullopt);
     return {};
   });
   leave();

@@ -128,7 +128,19 @@ struct ThreadLowering::SumReads {
   Value made; ///< the formula that is stored in the place of the sum; null: the sum is
   SmallVector<Value> madeOfRows; ///< row by row of what is reduced, each behind what it is made of
   llvm::SetVector<Value> numbers,
-      known; ///< of rows: which column is picked, or where it is stored; what they are computed from
+      known; ///< of rows: which column is picked, where it is stored, what formulas read; what they are computed from
+  SmallVector<tile::ReduceOp, 1> ends; ///< what is added up of formulas where these are stored
+};
+
+/// The row of a sum in the order of eachSum(), numbered in this thread: two halves of each block of rows.
+inline size_t rowOfSum(size_t sum, int64_t blocks) {
+  size_t inRows = static_cast<size_t>(blocks) * 4;
+  return sum / inRows * 2 + sum / 2 % 2;
+}
+
+/// Of each of the `ends` what a thread has added up of its rows in one block: two halves.
+struct ThreadLowering::EndSums {
+  SmallVector<std::array<Value, 2>, 1> totals;
 };
 
 /// Sums of a warp that go to memory in boxes of 16 rows (ThreadResultBoxes.cpp).

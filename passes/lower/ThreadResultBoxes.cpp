@@ -53,6 +53,9 @@ bool ThreadLowering::addsToResult(const Product &p, scf::ForOp sum, tile::StoreO
          load.getDims() == store.getDims() && load.getLimit() == store.getLimit();
 }
 
+/// What formulas read where their elements are; numbers of rows are at hand.
+static bool isMatrixInMemory(Value v) { return v.getDefiningOp<tile::LoadOp>() && tileType(v).getRank() == 2; }
+
 /// Called where the ring is there and nothing else: the pieces of the warps lie behind it.
 std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf(const Pipeline &pipe,
                                                                                  const SumReads &reads) {
@@ -89,8 +92,7 @@ std::shared_ptr<const ThreadLowering::ResultBoxes> ThreadLowering::resultBoxesOf
   boxes.ends = llvm::any_of(reads.stores, [&](tile::StoreOp store) {
     return endsBefore(store.getLimit(), store.getTarget(), store.getDims().front());
   });
-  boxes.ends |=
-      store.getLimit() && llvm::any_of(reads.formulas, [](Value v) { return v.getDefiningOp<tile::LoadOp>(); });
+  boxes.ends |= store.getLimit() && llvm::any_of(reads.formulas, isMatrixInMemory);
   boxes.adds = element.isF32() && !boxes.ends && reads.stores.size() == 1 && addsToResult(p, pipe.sum, store);
   return std::make_shared<const ResultBoxes>(boxes);
 }
@@ -139,7 +141,8 @@ struct ThreadLowering::Part {
 /// What the stores take of so many blocks of eight columns of a box: pairs, of two halves of the rows. All stores of a pair in turn, so that what they
 /// are made of need not be kept, nor be made again. `places`: of all sums of a thread.
 SmallVector<SmallVector<Value>> ThreadLowering::makePart(const Part &part, const LoopSums &held, int64_t firstBlock,
-                                                         int64_t blocks, ArrayRef<std::pair<Value, Value>> places) {
+                                                         int64_t blocks, ArrayRef<std::pair<Value, Value>> places,
+                                                         EndSums &ends) {
   const ResultBoxes &boxes = *part.pipe.results;
   const Product &p = held.product;
   ArrayRef<tile::LoadOp> loads = part.pipe.reads;
@@ -165,6 +168,7 @@ SmallVector<SmallVector<Value>> ThreadLowering::makePart(const Part &part, const
           pair = vector::ExtractOp::create(b, loc, vector::BitCastOp::create(b, loc, word, pair), 0);
         pairs.push_back(pair);
       }
+      addToEnds(held, ends, at, {row}, {column, 0, p.n, 2, 2});
     }
   }
   startStrip();
@@ -188,17 +192,19 @@ Value ThreadLowering::placeInPiece(const ResultBoxes &boxes, const BoxColumns &c
   bool narrow = elementOf(tile::StoreOp(boxes.stores.front()).getValue()).isBF16();
   // Bits 4 to 6 of a place are combined with the row's, as many of them as a row of the box has chunks.
   int64_t chunks = columns.rowBytes / kChunkBytes;
-  Value row = narrow ? remainder(lane, kOwnRows) : divide(lane, 4);
-  Value chunk = narrow ? divide(lane, kOwnRows) : divide(remainder(lane, 4), 2);
+  // Formulas need the registers that places in many boxes would have.
+  bool several = boxes.stores.size() > 1;
+  Value own = several ? forget(lane) : lane;
+  Value row = narrow ? remainder(own, kOwnRows) : divide(own, 4);
+  Value chunk = narrow ? divide(own, kOwnRows) : divide(remainder(own, 4), 2);
   chunk = arith::XOrIOp::create(b, loc, chunk, remainder(divide(row, 8 / chunks), chunks));
   if (!narrow && chunks == 8) // odd rows turn
     chunk = arith::XOrIOp::create(b, loc, chunk, mul(remainder(row, 2), constant(chunks / 2)));
-  Value place = add(mul(warp, constant(kPieceBytes)),
+  Value place = add(mul(several ? forget(warp) : warp, constant(kPieceBytes)),
                     add(mul(row, constant(columns.rowBytes)), mul(chunk, constant(kChunkBytes))));
   if (!narrow)
-    place = add(place, mul(remainder(lane, 2), constant(kPairBytes)));
-  // Formulas need the registers that places in many boxes would have.
-  return boxes.stores.size() > 1 ? forget(place) : place;
+    place = add(place, mul(remainder(own, 2), constant(kPairBytes)));
+  return several ? forget(place) : place;
 }
 
 /// These pairs, from this block of eight columns on, to a piece of this warp's shared memory.
@@ -334,6 +340,7 @@ void ThreadLowering::storeInBoxes(const Pipeline &pipe, const LoopSums &held, fu
     auto inBoxes = [&](Value whole) {
       std::optional<LoopSums> rounded = roundAll(held);
       const LoopSums &sums = rounded ? *rounded : held;
+      EndSums ends;
       if (rounded) // what waits here is a border that the assembler moves no formulas across
         awaitPiece(0);
       for (auto [i, columns] : llvm::enumerate(boxesAcross(width, size))) {
@@ -355,7 +362,7 @@ void ThreadLowering::storeInBoxes(const Pipeline &pipe, const LoopSums &held, fu
         if (all)
           await(number - 1, stores);
         for (int64_t block = 0; block < blocks; block += step)
-          for (auto [i, staging, pairs] : llvm::enumerate(stagings, makePart(part, sums, block, step, places))) {
+          for (auto [i, staging, pairs] : llvm::enumerate(stagings, makePart(part, sums, block, step, places, ends))) {
             if (!all)
               await(number - stores + static_cast<int64_t>(i), 1);
             stagePart(staging, block, pairs);
@@ -367,6 +374,7 @@ void ThreadLowering::storeInBoxes(const Pipeline &pipe, const LoopSums &held, fu
         if (all)
           leaveParts(stagings, row, firstColumn, whole);
       }
+      storeEnds(sums, ends, r);
     };
     if (!boxes.ends) {
       inBoxes({});

@@ -10,8 +10,16 @@
 // The store may take such a formula in the place of the sum (P): what was reduced is kept in the sum's registers, and computed once. Of a row one element may be
 // picked (t), by a number that is known before the sum is: its thread looks for it among its own, and threads that do not have it look at none.
 //
+//   y, z = f(C, X, n), g(C, X, n);   s_i = sum_j h(C, X, n)_ij        (formulas at the end of a sum, of tiles X in memory and of numbers n of rows)
+//
+// What several stores take of a sum is made of each element once, with what they read. So what is added up of such formulas is added up there, by the thread that has the
+// element, and stored with them; numbers of rows wait in a register each.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
+#include "passes/lower/LowerKernels.h"
 #include "passes/lower/ThreadProducts.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace braid;
@@ -46,9 +54,13 @@ void ThreadLowering::planSums() {
   kernel.walk([&](scf::ForOp loop) {
     if (loop.getNumResults() != 1 || loop.getBody()->getOps<tile::DotOp>().empty())
       return;
-    SumReads reads;
-    if (!collectReads(loop.getResult(0), reads, /*planned=*/false))
+    SumReads reads, end;
+    if (!collectReads(loop.getResult(0), reads, /*planned=*/false)) {
+      // Whoever adds up makes each element with those that store.
+      if (collectEnd(loop.getResult(0), end, /*planned=*/false) && !end.ends.empty())
+        atHand.insert(end.formulas.begin(), end.formulas.end());
       return;
+    }
     if (reads.made)
       atHand.insert(reads.made);
     atHand.insert(reads.known.begin(), reads.known.end());
@@ -131,8 +143,9 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
                                     [&](Value v) { return v != sum && plan.isKept(v); }));
 }
 
-/// A group of stores takes formulas of the sum, or of slices of it that are as wide, and of tiles in memory, each element at its place.
-bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
+/// A group of stores takes formulas of the sum, or of slices of it that are as wide, and of tiles in memory, each element at its place, and of numbers of rows.
+/// `planned`: what is kept in shared memory is decided.
+bool ThreadLowering::collectEnd(Value sum, SumReads &reads, bool planned) const {
   Block *block = sum.getParentBlock();
   for (Operation *user : sum.getUsers())
     if (auto slice = dyn_cast<tile::SliceOp>(user))
@@ -162,8 +175,15 @@ bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
         last = !last || last->isBeforeInBlock(store) ? store : last;
         continue;
       }
+      if (auto reduce = dyn_cast<tile::ReduceOp>(user)) {
+        if (reduce.getKind() != tile::ReduceKind::add || reduce.getAxis() != 1 ||
+            !getElementTypeOrSelf(reduce.getResult()).isF32() || !reduce->hasOneUse())
+          return false;
+        reads.ends.push_back(reduce);
+        continue;
+      }
       if (!keepsPlaces(user) || user->getNumResults() != 1 ||
-          tileType(user->getResult(0)).getShape() != type.getShape() || plan.isKept(user->getResult(0)))
+          tileType(user->getResult(0)).getShape() != type.getShape() || (planned && plan.isKept(user->getResult(0))))
         return false;
       if (reads.formulas.insert(user->getResult(0)))
         work.push_back(user->getResult(0));
@@ -172,6 +192,19 @@ bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
   if (!last || plan.group(last).empty())
     return false;
   reads.stores.assign(plan.group(last).begin(), plan.group(last).end());
+  // Sums of rows are stored with the group, where it is known by then where.
+  for (tile::ReduceOp reduce : reads.ends) {
+    auto store = dyn_cast<tile::StoreOp>(*reduce->user_begin());
+    auto isThere = [&](Value v) {
+      Operation *maker = v.getDefiningOp();
+      return isTile(v) || !maker || maker->getBlock() != block || maker->isBeforeInBlock(last);
+    };
+    if (!store || store->getBlock() != block || store.getRows() || !reduce->isBeforeInBlock(last) ||
+        !last->isBeforeInBlock(store) || !llvm::all_of(store->getOperands(), isThere) ||
+        !plan.breaks(reduce.getSource(), /*definition=*/true).empty())
+      return false;
+    work.push_back(reduce.getSource());
+  }
   // And up from them.
   llvm::SetVector<Value> seen;
   for (tile::StoreOp store : reads.stores) {
@@ -188,6 +221,12 @@ bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
     if (llvm::any_of(reads.parts, [&](auto &part) { return part.first == v; }) ||
         isa_and_nonnull<arith::ConstantOp>(op))
       continue;
+    if (auto expand = dyn_cast_or_null<tile::ExpandOp>(op); expand && expand.getAxis() == 1) {
+      if (!isKnownBefore(expand.getSource(), last, reads.known))
+        return false;
+      reads.numbers.insert(expand.getSource());
+      continue;
+    }
     auto load = dyn_cast_or_null<tile::LoadOp>(op);
     if (load ? load.getRows() || !plan.staysInMemory(v) : !op || !keepsPlaces(op))
       return false;
@@ -196,12 +235,16 @@ bool ThreadLowering::collectEnd(Value sum, SumReads &reads) const {
   }
   // Of all formulas, one group of stores is computed.
   auto stored = [&](Operation *user) {
-    return isa<tile::StoreOp>(user) ? llvm::is_contained(reads.stores, user)
-                                    : user->getNumResults() == 1 && seen.contains(user->getResult(0));
+    return isa<tile::StoreOp>(user)    ? llvm::is_contained(reads.stores, user)
+           : isa<tile::ReduceOp>(user) ? llvm::is_contained(reads.ends, user)
+                                       : user->getNumResults() == 1 && seen.contains(user->getResult(0));
   };
   if (!llvm::all_of(reads.formulas, [&](Value v) { return llvm::all_of(v.getUsers(), stored); }))
     return false;
   reads.formulas.insert(seen.begin(), seen.end());
+  reads.formulas.insert(reads.known.begin(), reads.known.end());
+  for (tile::ReduceOp reduce : reads.ends)
+    reads.rows.insert(reduce.getResult());
   return heldIn(reads.formulas.getArrayRef()).empty();
 }
 
@@ -217,15 +260,9 @@ std::optional<ThreadLowering::SumReads> ThreadLowering::readsOf(Value sum, const
   }
   if (collectReads(sum, reads, /*planned=*/true))
     return reads;
-  if (!collectEnd(sum, end) || (end.parts.size() > 1 && p.across > 1))
+  if (!collectEnd(sum, end) || ((end.parts.size() > 1 || !end.ends.empty()) && p.across > 1))
     return std::nullopt;
   return end;
-}
-
-/// The row of a sum in the order of eachSum(), numbered in this thread: two halves of each block of rows.
-static size_t rowOfSum(size_t sum, int64_t blocks) {
-  size_t inRows = static_cast<size_t>(blocks) * 4;
-  return sum / inRows * 2 + sum / 2 % 2;
 }
 
 /// Which of the warps that share a row this one is.
@@ -425,7 +462,103 @@ void ThreadLowering::storeSumRows(tile::StoreOp store, const SumRows &rows) {
     registers.erase(store.getRows());
 }
 
+/// A sum as far as it has come. Without this the compiler adds up where the total is read, and keeps all that it is made of till then.
+Value ThreadLowering::addUpNow(Value sum) {
+  return LLVM::InlineAsmOp::create(b, loc, TypeRange{sum.getType()}, ValueRange{sum}, kForget, "=f,f",
+                                   /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
+/// One element, or two neighbours, of the sums from number `at` on.
+void ThreadLowering::addToEnds(const LoopSums &held, EndSums &sums, size_t at, ArrayRef<Value> lead,
+                               const Strip &strip) {
+  size_t half = at / 2 % 2;
+  sums.totals.resize(held.reads.ends.size());
+  for (auto [op, totals] : llvm::zip_equal(held.reads.ends, sums.totals)) {
+    tile::ReduceOp reduce = op;
+    Value value = eval(reduce.getSource(), lead, strip);
+    if (strip.width)
+      value = combine(reduce.getKind(), vector::ExtractOp::create(b, loc, value, 0),
+                      vector::ExtractOp::create(b, loc, value, 1));
+    totals[half] = totals[half] ? combine(reduce.getKind(), totals[half], value) : value;
+    totals[half] = addUpNow(totals[half]);
+  }
+}
+
+/// What the four lanes of a row have added up of block number `r` of 64 rows of a warpgroup, by one of them. Where that goes is computed here, from
+/// numbers that are at hand anyway: formulas before it need the registers.
+void ThreadLowering::storeEnds(const LoopSums &held, const EndSums &sums, int64_t r) {
+  if (sums.totals.empty())
+    return;
+  std::array<Value, 2> numbers = {lane, warp};
+  IRMapping here = scalars;
+  lane = forget(lane), warp = forget(warp);
+  SmallVector<Value> places; // of a thread's rows
+  eachSum(held.product, [&](Value row, const Strip &) { places.push_back(row); });
+  auto inBlock = static_cast<size_t>(blocksOf(held.product) * 4);
+  for (auto [op, totals] : llvm::zip_equal(held.reads.ends, sums.totals)) {
+    tile::ReduceOp reduce = op;
+    auto store = cast<tile::StoreOp>(*reduce->user_begin());
+    for (Value index : store.getIndices())
+      if (Operation *maker = index.getDefiningOp(); maker && maker->getBlock() == store->getBlock())
+        lowerScalars({maker});
+    accesses[store] = access(store.getTarget(), store.getIndices(), store.getDims(), store.getLimit());
+    SmallVector<Value, 2> rows;
+    for (Value total : totals)
+      rows.push_back(allLanes(reduce.getKind(), total, 4));
+    onlyIf(less(remainder(lane, 4), 1), [&] {
+      for (auto [half, total] : llvm::enumerate(rows)) {
+        startStrip();
+        writeArgument(store, {}, {places[static_cast<size_t>(r) * inBlock + half * 2], 0, held.product.m, 0, 1}, total);
+      }
+    });
+    startStrip();
+  }
+  scalars = here;
+  lane = numbers[0], warp = numbers[1];
+}
+
+/// Element by element, of one block of rows or of all, as their formulas are stored so.
+void ThreadLowering::storeEnds(const LoopSums &held, std::optional<int64_t> block) {
+  const Product &p = held.product;
+  if (held.reads.ends.empty())
+    return;
+  auto inBlock = static_cast<size_t>(blocksOf(p) * 4), inPart = static_cast<size_t>(held.width() * 4 / 8);
+  for (int64_t r = block.value_or(0); r < (block ? *block + 1 : p.rows); ++r) {
+    EndSums sums;
+    size_t number = 0;
+    eachSum(p, [&](Value row, const Strip &strip) {
+      size_t at = number++;
+      if (at / inBlock != static_cast<size_t>(r) || at % inBlock >= inPart)
+        return;
+      takeSums(held, at, /*inPairs=*/false);
+      startStrip();
+      addToEnds(held, sums, at, {row}, strip);
+    });
+    startStrip();
+    storeEnds(held, sums, r);
+  }
+}
+
 bool ThreadLowering::lowerSumRows(Operation *op) {
+  // What was stored with formulas at an end.
+  auto isEnd = [&](Value rows) {
+    auto reduce = rows.getDefiningOp<tile::ReduceOp>();
+    return reduce &&
+           llvm::any_of(loopSums, [&](auto &each) { return llvm::is_contained(each.second->reads.ends, reduce); });
+  };
+  auto stored = dyn_cast<tile::StoreOp>(op);
+  if (Value rows = stored                     ? stored.getValue()
+                   : op->getNumResults() == 1 ? op->getResult(0)
+                                              : Value();
+      rows && isEnd(rows)) {
+    if (stored) {
+      releaseOperands(rows.getDefiningOp());
+      releaseOperands(op);
+    }
+    return true;
+  }
   if (auto reduce = dyn_cast<tile::ReduceOp>(op)) {
     auto it = llvm::find_if(loopSums, [&](auto &each) { return each.second->reads.rows.contains(reduce.getResult()); });
     if (it == loopSums.end())

@@ -193,6 +193,24 @@ LogicalResult combine(MoeCombineOp op, OutlineContext &context) {
   return success();
 }
 
+/// y[i] = x[from[i]], 0 where from[i] < 0: numbers of rows, and of assignments.
+LogicalResult gatherNumbers(Operation *op, Value x, Value from, OutlineContext &context) {
+  constexpr int64_t block = 1024;
+  Type element = tensorType(x).getElementType();
+  int64_t count = product(shapeOf(from));
+  std::string kernel = context.kernel("moe_gather_numbers_" + typeName(element), {"block"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic}), from = k.buffer("from", k.i32(), {kDynamic});
+    Var y = k.buffer("y", element, {kDynamic}), count = k.index("count"), first = k.program(0) * block;
+    Var source = k.load(from, {first}, {block}, {.limit = count});
+    k.store(k.load(x, {0}, {block}, {.rows = source}), y, {first}, {.limit = count});
+  });
+  auto launch = context.launch(op, kernel, {ceilDiv(count, block)});
+  launch.arg("x", context.view(op, x, {product(shapeOf(x))})).arg("from", context.view(op, from, {count}));
+  launch.result("y", tensorType(op->getResult(0)).clone({count})).index("count", count);
+  context.replace(op, launch.run());
+  return success();
+}
+
 /// drows[r] = weights[perm r] dy[perm r / k];  dweights[n, j] = <returned[inverse n j], dy_n>
 LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   Type element = tensorType(op.getReturned()).getElementType(), real = computeType(element);
@@ -299,6 +317,8 @@ LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
       })
       .Case([&](MoePermuteOp moe) { return gather(moe, moe.getX(), moe.getPerm(), 1, context); })
       .Case([&](MoeCombineOp moe) { return combine(moe, context); })
+      .Case([&](MoeRowWeightsOp moe) { return gatherNumbers(moe, moe.getWeights(), moe.getPerm(), context); })
+      .Case([&](MoeRowWeightsGradOp moe) { return gatherNumbers(moe, moe.getDrows(), moe.getInverse(), context); })
       .Case([&](MoeCombineGradOp moe) { return combineGrad(moe, context); });
 }
 

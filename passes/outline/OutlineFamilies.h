@@ -72,8 +72,10 @@ mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::Value
 struct ProductEnd {
   std::string name; ///< of the formulas, for that of the kernel
   llvm::SmallVector<mlir::Value> operands; ///< matrices as large as a result, of which formulas read the same tile
+  llvm::SmallVector<mlir::Value> numbers; ///< f32, one of each row
   int64_t results; ///< matrices of bf16 that are stored
-  /// The tiles of these from those of the products, rounded to bf16, and of the operands.
+  int64_t sums; ///< along rows, f32: of each tile of columns those of its own [tiles, rows]
+  /// The tiles of results, then sums, from those of the products, rounded to bf16, of the operands, and of the numbers.
   llvm::function_ref<Vars(KernelBuilder &k, llvm::ArrayRef<Var> products, llvm::ArrayRef<Var> operands)> emit;
 };
 /// The products a op(b_i) of bf16 with such an end, of one or of several that read `a` once (ProductSums.cpp): bf16 [rows, columns of b_i] each. Nothing where no kernel

@@ -90,7 +90,8 @@ public:
   /// one.
   bool fitsEnd() {
     auto isPlain = [](Value v) { return isBf16(v) && isContiguous(v); };
-    if (!whyNot().empty() || !llvm::all_of(beside, isPlain) || !llvm::all_of(end->operands, isPlain))
+    if (!whyNot().empty() || !llvm::all_of(beside, isPlain) || !llvm::all_of(end->operands, isPlain) ||
+        !llvm::all_of(end->numbers, isContiguous))
       return false;
     // Results that have no piece of shared memory each at a time keep what is made of 64 columns in registers (lower/ThreadResultBoxes), which are taken by what
     // is read then.
@@ -108,7 +109,9 @@ public:
 
   SmallVector<Value> runForEnd() {
     plan();
-    return launch({0, n, columns}, SmallVector<Type>(end->results, type.clone({rows, n})), {});
+    SmallVector<Type> types(end->results, type.clone({rows, n}));
+    types.append(end->sums, RankedTensorType::get({n / columns, rows}, Float32Type::get(op->getContext())));
+    return launch({0, n, columns}, types, {});
   }
 
   Value run() {
@@ -154,7 +157,7 @@ private:
   };
   /// What is read and written at the end of a tile.
   struct Targets {
-    Vars operands, results;
+    Vars operands, numbers, results, sums;
   };
 
   static constexpr int64_t kBoxColumns = 64; // of bf16
@@ -248,14 +251,17 @@ private:
       if (loss->coordinate)
         launch.arg("coordinate", loss->coordinate).index("vocabulary", n);
     }
-    if (end)
+    if (end) {
       for (auto [i, operand] : llvm::enumerate(end->operands))
         launch.arg(numbered("x", i), context.view(op, operand, {rows, n}));
+      for (auto [i, numbers] : llvm::enumerate(end->numbers))
+        launch.arg(numbered("n", i), context.view(op, numbers, {rows}));
+    }
     ArrayRef<StringRef> names = namesOf(loss.has_value());
     for (auto [i, value] : llvm::enumerate(before))
       launch.arg(beforeOf(names[i]), value);
     for (auto [i, result] : llvm::enumerate(types))
-      launch.result(end ? numbered("y", i) : names[i].str(), result, before.empty() ? "" : beforeOf(names[i]));
+      launch.result(end ? resultOf(i) : names[i].str(), result, before.empty() ? "" : beforeOf(names[i]));
     SmallVector<Value> results = launch.run();
     withProducts(results[0], rows * part.length * depth * together());
     return results;
@@ -267,6 +273,11 @@ private:
   static ArrayRef<StringRef> namesOf(bool loss) {
     static constexpr StringRef ofSums[] = {"y"}, ofLosses[] = {"references", "sums", "label_logits", "exponentials"};
     return loss ? ArrayRef(ofLosses) : ArrayRef(ofSums);
+  }
+  /// Of those of an end.
+  std::string resultOf(size_t i) const {
+    auto results = static_cast<size_t>(end->results);
+    return i < results ? numbered("y", i) : numbered("s", i - results);
   }
   static std::string beforeOf(StringRef result) { return result.str() + "_before"; }
 
@@ -347,9 +358,14 @@ private:
     return sum;
   }
 
-  /// Stores what is made of the sums of the tile at this row and column.
-  void finish(KernelBuilder &k, Var sum, const Targets &targets, Var row, Var column, Var limit) const {
+  /// Computes the tile at this row and column, and stores what is made of its sums.
+  void finish(KernelBuilder &k, const Operands &operands, const Targets &targets, Var group, Var row, Var column,
+              Var limit) const {
     Type element = type.getElementType();
+    Vars numbers; // known before there is a sum
+    for (Var each : targets.numbers)
+      numbers.push_back(k.load(each, {row}, {m}, {.limit = limit}));
+    Var sum = tile(k, operands, group, row, column, limit);
     if (!end)
       return k.store(cast(sum, element), targets.results[0], {row, column}, {.limit = limit});
     Vars products, read;
@@ -357,20 +373,32 @@ private:
       products.push_back(cast(together() > 1 ? slice(sum, i * columns, columns) : sum, element));
     for (Var operand : targets.operands)
       read.push_back(k.load(operand, {row, column}, {m, columns}, {.limit = limit}));
+    llvm::append_range(read, numbers);
+    Var number = targets.sums.empty() ? Var() : column / static_cast<double>(columns);
     // All stores behind all formulas: they are one loop over the elements of the tile.
-    for (auto [tile, target] : llvm::zip_equal(end->emit(k, products, read), targets.results))
+    Vars made = end->emit(k, products, read);
+    for (auto [tile, target] : llvm::zip(made, targets.results))
       k.store(tile, target, {row, column}, {.limit = limit});
+    for (auto [tile, target] : llvm::zip_equal(ArrayRef(made).drop_front(targets.results.size()), targets.sums))
+      k.store(tile, target, {number, row}, {.limit = limit});
+    k.approximate(); // of products of bf16
   }
 
   Targets declareTargets(KernelBuilder &k) const {
     auto matrix = [&](const std::string &name) { return k.buffer(name, type.getElementType(), {kDynamic, kDynamic}); };
-    if (!end)
-      return {{}, {matrix("y")}};
     Targets targets;
+    if (!end) {
+      targets.results.push_back(matrix("y"));
+      return targets;
+    }
     for (size_t i = 0; i < end->operands.size(); ++i)
       targets.operands.push_back(matrix(numbered("x", i)));
+    for (size_t i = 0; i < end->numbers.size(); ++i)
+      targets.numbers.push_back(k.buffer(numbered("n", i), k.f32(), {kDynamic}));
     for (int64_t i = 0; i < end->results; ++i)
       targets.results.push_back(matrix(numbered("y", i)));
+    for (int64_t i = 0; i < end->sums; ++i)
+      targets.sums.push_back(k.buffer(numbered("s", i), k.f32(), {kDynamic, kDynamic}));
     return targets;
   }
 
@@ -392,8 +420,7 @@ private:
       Targets targets = declareTargets(k);
       Var rows = k.index("rows");
       Var part = k.program(2) * k.index("band") + k.program(0), column = k.program(1) * columns;
-      eachTile(k, part, m, alone(),
-               [&](Var row) { finish(k, tile(k, operands, {}, row, column, rows), targets, row, column, rows); });
+      eachTile(k, part, m, alone(), [&](Var row) { finish(k, operands, targets, {}, row, column, rows); });
     });
   }
 
@@ -446,7 +473,7 @@ private:
       Targets targets = declareTargets(k);
       Var starts = k.buffer(offsetsName(), k.i32(), {kDynamic});
       auto compute = [&](Var group, Var row, Var last, Var column) {
-        finish(k, tile(k, operands, group, row, column, last), targets, row, column, last);
+        finish(k, operands, targets, group, row, column, last);
       };
       if (stays())
         return eachGroupTile(k, starts, m, columns, compute);
@@ -454,7 +481,7 @@ private:
       auto boundary = [&](Var at) { return cast(k.at(starts, {at}), k.builder.getIndexType()); };
       Var last = boundary(group + 1);
       eachTile(k, boundary(group), last, part, m, alone(),
-               [&](Var row) { finish(k, tile(k, operands, group, row, column, last), targets, row, column, last); });
+               [&](Var row) { finish(k, operands, targets, group, row, column, last); });
     });
   }
 

@@ -43,7 +43,7 @@ bool braid::isCountGather(Operation *op) {
 
 bool braid::isBackwardLayer(func::FuncOp layer) {
   return hasOp(layer, [](Operation *op) {
-    return isa<MoeCombineGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op);
+    return isa<MoeCombineGradOp, MoeRowWeightsGradOp, LsmScanGradOp, LsmInnerStepGradOp, AttnCausalGradOp>(op);
   });
 }
 

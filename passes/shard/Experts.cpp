@@ -288,3 +288,35 @@ LogicalResult Sharder::rewriteCombineGrad(MoeCombineGradOp op, IRMapping &map, O
   place(grad.getDweights(), ofWeights);
   return success();
 }
+
+LogicalResult Sharder::rewriteRowWeights(MoeRowWeightsOp op, IRMapping &map, OpBuilder &builder) {
+  Value perm = map.lookup(op.getPerm()), inverse = map.lookup(op.getInverse());
+  Placement tokens = placementOf(inverse), ofRows = Placement::whole(2);
+  if (exchangeOf(tokens) == Exchange::travel)
+    return op.emitOpError() << "has rows that travel between ranks (--mesh), which does not send their weights; valid: "
+                               "weights of moe.combine";
+  (void)complete(builder, op, op.getWeights(), map);
+  Value weights = convert(builder, op, map.lookup(op.getWeights()), likeTokens(tokens, 3));
+  if (!weights)
+    return failure();
+  RankedTensorType type = withDim(typeOf(op.getRows()), 1, typeOf(perm).getDimSize(0));
+  Value rows = MoeRowWeightsOp::create(builder, op.getLoc(), type, weights, perm, inverse);
+  map.map(op.getRows(), rows);
+  ofRows.dims[1] = placementOf(perm).dims[0];
+  place(rows, ofRows);
+  return success();
+}
+
+/// Pending as the rows' sums are.
+LogicalResult Sharder::rewriteRowWeightsGrad(MoeRowWeightsGradOp op, IRMapping &map, OpBuilder &builder) {
+  Value drows = map.lookup(op.getDrows()), inverse = map.lookup(op.getInverse());
+  Placement tokens = placementOf(inverse), ofWeights = likeTokens(tokens, 3);
+  RankedTensorType type = typeOf(op.getDweights());
+  for (int64_t dim : {0, 1})
+    type = withDim(type, dim, typeOf(inverse).getDimSize(dim));
+  Value dweights = MoeRowWeightsGradOp::create(builder, op.getLoc(), type, drows, inverse);
+  map.map(op.getDweights(), dweights);
+  ofWeights.pending = expertSums(placementOf(drows), tokens);
+  place(dweights, ofWeights);
+  return success();
+}

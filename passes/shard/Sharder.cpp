@@ -307,6 +307,8 @@ LogicalResult Sharder::rewriteOne(Operation &op, IRMapping &map, OpBuilder &buil
       .Case([&](MoePlanOp plan) { return rewritePlan(plan, map, builder); })
       .Case([&](MoeDispatchOp dispatch) { return rewriteDispatch(dispatch, map, builder); })
       .Case([&](MoeCombineOp combine) { return rewriteCombine(combine, map, builder); })
+      .Case([&](MoeRowWeightsOp weights) { return rewriteRowWeights(weights, map, builder); })
+      .Case([&](MoeRowWeightsGradOp grad) { return rewriteRowWeightsGrad(grad, map, builder); })
       .Case([&](MoeCombineGradOp grad) { return rewriteCombineGrad(grad, map, builder); })
       .Case([&](SumSquaresOp squares) { return rewriteSumSquares(squares, map, builder); })
       .Default([&](Operation *other) { return rewriteGeneric(*other, map, builder, shardingRule(other)); });

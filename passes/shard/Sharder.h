@@ -89,6 +89,8 @@ private:
   llvm::LogicalResult rewritePlan(MoePlanOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteDispatch(MoeDispatchOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteCombine(MoeCombineOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
+  llvm::LogicalResult rewriteRowWeights(MoeRowWeightsOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
+  llvm::LogicalResult rewriteRowWeightsGrad(MoeRowWeightsGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteCombineGrad(MoeCombineGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
 
   // ---- vocabulary (Vocabulary.cpp)

@@ -482,3 +482,20 @@ func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x
   %0 = braid.moe.grouped_linear_grad_weight %x offsets(%offsets) cotangents(%dy) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<1x32x24xf32>) -> tensor<4x16x23xf32>
   return
 }
+
+// -----
+
+// expected-note @+1 {{perm defined here}}
+func.func @f(%weights: tensor<2x8x2xf32>, %perm: tensor<32xi32>, %inverse: tensor<2x8x2xi32>) {
+  // expected-error @+1 {{row mismatch: rows has 31 but perm has 32}}
+  %0 = braid.moe.row_weights %weights plan(%perm, %inverse) : (tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>) -> tensor<1x31xf32>
+  return
+}
+
+// -----
+
+func.func @f(%weights: tensor<2x8x2xf32>, %perm: tensor<32xi32>, %inverse: tensor<2x8x2xi32>) {
+  // expected-error @+1 {{rows has 2 in front but expert rows have 1}}
+  %0 = braid.moe.row_weights %weights plan(%perm, %inverse) : (tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>) -> tensor<2x32xf32>
+  return
+}

@@ -50,6 +50,10 @@ func.func @rows(%x: !x, %weights: !k, %perm: !perm, %inverse: !ids, %back: !perm
   %y, %returned = braid.moe.combine %p weights(%weights) plan(%perm, %inverse, %exchange) : (!rows, !k, !perm, !ids, !i) -> (!x, !rows)
   // CHECK: braid.moe.combine %{{.*}} plan(%arg2, %arg3, %arg5) : (tensor<1x32x16xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf32>, tensor<1x32x16xf32>)
   %dx, %unused = braid.moe.combine %p plan(%perm, %inverse, %exchange) : (!rows, !perm, !ids, !i) -> (!x, !rows)
+  // CHECK: braid.moe.row_weights %arg1 plan(%arg2, %arg3) : (tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>) -> tensor<1x32xf32>
+  %numbers = braid.moe.row_weights %weights plan(%perm, %inverse) : (!k, !perm, !ids) -> tensor<1x32xf32>
+  // CHECK: braid.moe.row_weights_grad cotangents(%{{.*}}) plan(%arg3) : (tensor<1x32xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
+  %dnumbers = braid.moe.row_weights_grad cotangents(%numbers) plan(%inverse) : (tensor<1x32xf32>, !ids) -> !k
   // CHECK: braid.moe.combine_grad cotangents(%y) returned(%returned) weights(%arg1) plan(%arg2, %arg3, %arg5) : (tensor<2x8x16xf32>, tensor<1x32x16xf32>, tensor<2x8x2xf32>, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<1x32x16xf32>, tensor<2x8x2xf32>)
   %drows, %dweights = braid.moe.combine_grad cotangents(%y) returned(%returned) weights(%weights) plan(%perm, %inverse, %exchange) : (!x, !rows, !k, !perm, !ids, !i) -> (!rows, !k)
   return

@@ -206,6 +206,10 @@ def add_rows(program, rng, E, k, M, F, dtype):
     drows, dweights = f.op(
         "braid.moe.combine_grad", [dy, returned, weights, perm, inverse, exchange], [wide, weights.type]
     )
+    # Weights of rows before their product, and what comes back of their gradients.
+    dn = f.input("dn", (1, R))
+    numbers = f.op("braid.moe.row_weights", [weights, perm, inverse], dn.type)
+    dnumbers = f.op("braid.moe.row_weights_grad", [dn, inverse], weights.type)
     drows2 = f.op("braid.moe.grouped_linear_grad_data", [[da, du], [offsets], [w1, w3]], wide, segments=True)
     # What other tokens gave: of bf16 results in f32, rounded with the sum; all there is where a group is empty.
     s1, s3 = (f.input(n, (E, M, F), "f32" if dtype == "bf16" else dtype) for n in ("s1", "s3"))
@@ -225,6 +229,8 @@ def add_rows(program, rng, E, k, M, F, dtype):
         "y": y,
         "drows": drows,
         "dweights": dweights,
+        "numbers": numbers,
+        "dnumbers": dnumbers,
         "drows2": drows2,
         "dw1": dw1,
         "dw3": dw3,
@@ -255,6 +261,8 @@ def add_rows(program, rng, E, k, M, F, dtype):
             "y": y_,
             "drows": drows_,
             "dweights": dweights_,
+            "numbers": np.where(perm >= 0, arrays["weights"].reshape(-1)[perm], 0)[None],
+            "dnumbers": np.where(inverse >= 0, arrays["dn"][0][inverse], 0),
             "drows2": d1 + d3,
             "dw1": dw1_,
             "dw3": dw3_,

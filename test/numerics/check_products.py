@@ -184,6 +184,40 @@ def add_ended_gradient(program, rng, R, K, N, kept, lengths=()):
     program.check(f, v | ({"offsets": ends} if lengths else {}), {n: v["a"][0].T @ m for n, m in made.items()}, dict.fromkeys(made, 6e-3))
 
 
+def add_ended_weights(program, rng, R, K, N, lengths=()):
+    """hidden = silu(gate) * up, weighted row by row: the weighted rows where gate and up are made; from dy their gradients, and the weights' (sums along rows of several tiles)."""
+    f = program.function(f"ended_weights_{R}x{K}x{N}_{len(lengths)}", "bf16")
+    y, n = Type((1, R, N), "bf16"), Type((1, R), "f32")
+    x, dy, a, weights = f.input("x", (1, R, K)), f.input("dy", (1, R, K)), f.input("a", (1, R, 16)), f.input("weights", n.shape, "f32")
+    ws = [f.input(f"w{i}", (len(lengths), K, N) if lengths else (K, N)) for i in range(2)]
+    back = f.input("w2", (len(lengths), N, K) if lengths else (N, K))
+    offsets = f.input("offsets", (len(lengths) + 1,), "i32") if lengths else None
+    gate, up = f.op("braid.moe.grouped_linear", [x, offsets, *ws], [y, y]) if lengths else f.op("braid.linear", [x, *ws], [y, y])
+    hidden = f.rows("mul", [f.rows("activation", [gate], y, kind=text("silu")), up], y)
+    weighted = f.rows("mul", [hidden, weights], y)
+    name, operands = ("braid.moe.grouped_linear_grad_data", [[dy], offsets, [back]]) if lengths else ("braid.linear_grad_data", [[dy], [back]])
+    d = f.op(name, operands, [y], segments=True)[0]
+    silu = f.rows("activation", [gate], y, kind=text("silu"))
+    dhidden, dweights = f.rows_grad("mul", [f.rows("mul", [silu, up], y), weights], d, [0, 1])
+    dsilu, dup = f.rows_grad("mul", [silu, up], dhidden, [0, 1])
+    dgate = f.rows_grad("activation", [gate], dsilu, [0], kind=text("silu"))[0]
+    see = lambda v: f.op("braid.linear_grad_weight", [a, [v], []], [Type((16, N), "f32")], segments=True)[0]
+    for name, made in (("weighted", weighted), ("gate", gate), ("up", up), ("dgate", dgate), ("dup", dup)):
+        f.output(name, see(made))
+    f.output("dweights", dweights)
+    v = {n: rounded([rng.standard_normal(o.type.shape) * (K**-0.5 if n[0] == "w" and n != "weights" else 1)], o.type.dtype)[0] for n, o in f.inputs.items() if n != "offsets"}
+    ends = np.concatenate([[0], np.cumsum(lengths or (R,))]).astype(np.int32)
+    def multiply(rows, m):
+        return np.concatenate([rows[0, b:e] @ w for b, e, w in zip(ends, ends[1:], m)])
+    each = [w.reshape(-1, K, N) for w in (v["w0"], v["w1"])]
+    g, u = (rounded([multiply(v["x"], w)], "bf16")[0] for w in each)
+    d = multiply(v["dy"], np.swapaxes(v["w2"].reshape(-1, N, K), 1, 2))
+    s, r = 1 / (1 + np.exp(-g)), v["weights"][0][:, None]
+    made = {"weighted": r * g * s * u, "gate": g, "up": u, "dgate": r * d * u * s * (1 + g * (1 - s)), "dup": r * d * g * s}
+    references = {n: v["a"][0].T @ m for n, m in made.items()} | {"dweights": (d * g * s * u).sum(1)[None]}
+    program.check(f, v | ({"offsets": ends} if lengths else {}), references, dict.fromkeys(references, 6e-3))
+
+
 def add_seen_weights(program, rng, M, N, lengths, dtype):
     """Sums over the rows of groups in large tiles, each looked at in one direction."""
     R, E = sum(lengths), len(lengths)
@@ -317,6 +351,9 @@ def main(parts=""):
         add_ended_gradient(program, rng, 4096, 64, 256, False, (2900, 0, 1000, 196))
         add_ended_gradient(program, rng, 4000, 128, 224, True, (3, 0, 3900, 97))
         add_ended_gradient(program, rng, 4000, 64, 1024, False)  # rows end inside of a tile
+        add_ended_weights(program, rng, 4096, 64, 256, (2900, 0, 1000, 196))
+        add_ended_weights(program, rng, 4000, 128, 512, (3, 0, 3900, 97))
+        add_ended_weights(program, rng, 4000, 64, 1024)
         return program.finish()
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.

@@ -76,9 +76,10 @@ func.func @unweighted(%w: tensor<16xf32> {braid.name = "w", braid.role = "parame
                       %exchange: tensor<1xi32> {braid.name = "exchange", braid.role = "input"})
     -> (!s {braid.name = "loss_sum"}, !s {braid.name = "loss_count"}) attributes {braid.entry, braid.train = {}} {
   %rows = braid.weighted %x, %w : (!r, tensor<16xf32>) -> !r
-  // expected-error @+1 {{'braid.moe.combine' op without weights is itself a gradient and has none}}
-  %y, %returned = braid.moe.combine %rows plan(%perm, %inverse, %exchange) : (!r, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (!x, !r)
-  %sum = braid.sum %y : (!x) -> !s
+  // expected-error @+1 {{'braid.moe.combine' op without weights adds rows of 'f32' up to 'f64' and has no gradient; valid: one element type}}
+  %y, %returned = braid.moe.combine %rows plan(%perm, %inverse, %exchange) : (!r, tensor<32xi32>, tensor<2x8x2xi32>, tensor<1xi32>) -> (tensor<2x8x16xf64>, !r)
+  %narrow = braid.cast %y : (tensor<2x8x16xf64>) -> !x
+  %sum = braid.sum %narrow : (!x) -> !s
   return %sum, %sum : !s, !s
 }
 

@@ -98,6 +98,57 @@ func.func @backward(%dy: !x, %w2: tensor<32x384x512xbf16>, %gate: !h, %up: !h, %
   return %dgate, %both#1 : !h, !h
 }
 
+// A row may be weighted: its number is read with the operands. The gradient of the number is a sum along the row, of each tile of columns, that a kernel adds up.
+// CHECK-LABEL: func.func @weighted(
+// CHECK: tile.launch @gemm_end_groups_bf16_nn_128x2x128_1x64_activation_mul_mul_{{[0-9a-f]+}} grid [
+// CHECK-SAME: ["a0", "b0", "b1", "ends", "n0"]
+// CHECK-SAME: ["y0", "y1", "y2"]
+// CHECK-NOT: tile.
+// CHECK: return
+// APART-LABEL: func.func @weighted(
+// APART-COUNT-2: tile.grouped_gemm
+// APART: tile.launch @rows_activation_mul_mul_
+!n = tensor<1x8192xf32>
+func.func @weighted(%x: !x, %w1: !w, %w3: !w, %offsets: !o, %weights: !n) -> (!h, !h, !h) {
+  %gate_up:2 = braid.moe.grouped_linear %x offsets(%offsets) weights(%w1, %w3) : (!x, !o, !w, !w) -> (!h, !h)
+  %silu = braid.activation %gate_up#0 {kind = "silu"} : (!h) -> !h
+  %hidden = braid.mul %silu, %gate_up#1 : (!h, !h) -> !h
+  %weighted = braid.mul %hidden, %weights : (!h, !n) -> !h
+  return %gate_up#0, %gate_up#1, %weighted : !h, !h, !h
+}
+
+// CHECK-LABEL: func.func @weighted_backward(
+// CHECK: %[[ENDS:.*]]:3 = tile.launch @gemm_end_groups_bf16_nt_128x192_1x64_activation_mul_mul_grad_mul_grad_and_1_{{[0-9a-f]+}} grid [
+// CHECK-SAME: ["a0", "b0", "ends", "x0", "x1", "n0"]
+// CHECK-SAME: ["y0", "y1", "s0"]
+// CHECK-SAME: -> (tensor<8192x384xbf16>, tensor<8192x384xbf16>, tensor<2x8192xf32>)
+// CHECK: tile.launch @sum_rows_f32 grid [{{.*}}](%[[ENDS]]#2)
+// CHECK-NOT: tile.
+// CHECK: return
+// APART-LABEL: func.func @weighted_backward(
+// APART: tile.grouped_gemm
+// APART: tile.launch @rows_activation_mul_mul_grad_mul_grad_and_1_
+func.func @weighted_backward(%dy: !x, %w2: tensor<32x384x512xbf16>, %gate: !h, %up: !h, %offsets: !o, %weights: !n) -> (!h, !h, !n) {
+  %d = braid.moe.grouped_linear_grad_data cotangents(%dy) offsets(%offsets) weights(%w2) : (!x, !o, tensor<32x384x512xbf16>) -> !h
+  %silu = braid.activation %gate {kind = "silu"} : (!h) -> !h
+  %hidden = braid.mul %silu, %up : (!h, !h) -> !h
+  %dhidden:2 = braid.rows_grad "braid.mul"(%hidden, %weights) cotangents(%d) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!h, !n, !h) -> (!h, !n)
+  %both:2 = braid.rows_grad "braid.mul"(%silu, %up) cotangents(%dhidden#0) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!h, !h, !h) -> (!h, !h)
+  %dgate = braid.rows_grad "braid.activation"(%gate) cotangents(%both#0) {op_attributes = {kind = "silu"}, wanted = array<i64: 0>} : (!h, !h) -> !h
+  return %dgate, %both#1, %dhidden#1 : !h, !h, !n
+}
+
+// Not where a formula reads such a sum, which is whole behind the kernel only.
+// CHECK-LABEL: func.func @sum_again(
+// CHECK-NOT: gemm_end
+// CHECK: return
+func.func @sum_again(%dy: !x, %w2: tensor<32x384x512xbf16>, %gate: !h, %up: !h, %offsets: !o, %weights: !n) -> !h {
+  %d = braid.moe.grouped_linear_grad_data cotangents(%dy) offsets(%offsets) weights(%w2) : (!x, !o, tensor<32x384x512xbf16>) -> !h
+  %dweights = braid.rows_grad "braid.mul"(%gate, %weights) cotangents(%d) {op_attributes = {}, wanted = array<i64: 1>} : (!h, !n, !h) -> !n
+  %again = braid.mul %d, %dweights : (!h, !n) -> !h
+  return %again : !h
+}
+
 // A third result has no room beside what is read.
 // CHECK-LABEL: func.func @backward_again(
 // CHECK-NOT: gemm_end

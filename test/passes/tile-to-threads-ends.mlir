@@ -1,6 +1,7 @@
 // Several stores of formulas of one sum, whose columns are those of two matrices beside each other: of kernels with `tile.boxes`.
 // RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s
 // RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --braid-emulate-threads | FileCheck %s --check-prefix=EMULATED
+// RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s --check-prefix=BEFORE
 
 // The panel of the right operand is four boxes, two of each matrix: one instruction multiplies all of its 256 columns.
 // CHECK-LABEL: func.func @both(
@@ -208,6 +209,61 @@ func.func @stays(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?x?
     }
     %left = arith.subi %next, %tiles : i32
     scf.yield %left, %end : i32, i32
+  }
+  return
+}
+
+// Numbers of rows are asked for before the products, two of a thread; what is added up along rows of a formula a thread adds up where it stores that, pair by
+// pair (16 blocks of eight columns, two rows), the four lanes of a row behind them, of which one stores it.
+// CHECK-LABEL: func.func @weighted(
+// CHECK:         nvvm.wgmma.mma_async
+// CHECK-COUNT-32: "mov.b32 $0, $1;", "=f,f"
+// CHECK-NOT:     "=f,f"
+// CHECK-COUNT-4: gpu.shuffle
+// CHECK-NOT:     gpu.shuffle
+// CHECK-COUNT-2: memref.store {{.*}} : memref<?xf32
+// CHECK-NOT:     memref.store {{.*}} : memref<?xf32
+// CHECK:       return
+// BEFORE-LABEL: func.func @weighted(
+// BEFORE:         threads.bulk = "copy"
+// BEFORE-COUNT-2: memref.load {{.*}} : memref<?xf32
+// BEFORE-NOT:     memref.load {{.*}} : memref<?xf32
+// BEFORE:         nvvm.wgmma.mma_async
+// EMULATED-LABEL: func.func private @weighted__thread(
+func.func @weighted(%a: memref<?x?xbf16, #rows> {tile.name = "a"}, %b: memref<?x?xbf16, #rows> {tile.name = "b"}, %x: memref<?x?xbf16, #rows> {tile.name = "x"},
+    %n: memref<?xf32> {tile.name = "n"}, %u: memref<?x?xbf16, #rows> {tile.name = "u"}, %v: memref<?x?xbf16, #rows> {tile.name = "v"}, %s: memref<?x?xf32, #rows> {tile.name = "s"},
+    %end: index {tile.name = "end"}, %k: index {tile.name = "k"}, %tiles: index {tile.name = "tiles"})
+    attributes {tile.boxes, tile.kernel, tile.grid = ["row", "column"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %step = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant dense<0.0> : vector<128x128xf32>
+  %p:2 = tile.program : index, index
+  %column = arith.muli %p#1, %c128 : index
+  scf.for %tile = %c0 to %tiles step %c1 {
+    %row = arith.muli %tile, %c128 : index
+    %weights = tile.load %n[%row] limit %end {dims = array<i64: 0>} : memref<?xf32>, vector<128xf32>
+    %sum = scf.for %at = %c0 to %k step %step iter_args(%now = %zero) -> (vector<128x128xf32>) {
+      %left = tile.load %a[%row, %at] limit %end {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x64xbf16>
+      %right = tile.load %b[%column, %at] {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x64xbf16>
+      %next = tile.dot %left, %right, %now {transpose_b} : vector<128x64xbf16>, vector<128x64xbf16>, vector<128x128xf32>
+      scf.yield %next : vector<128x128xf32>
+    }
+    %r = arith.truncf %sum : vector<128x128xf32> to vector<128x128xbf16>
+    %d = arith.extf %r : vector<128x128xbf16> to vector<128x128xf32>
+    %hidden = tile.load %x[%row, %column] limit %end {dims = array<i64: 0, 1>} : memref<?x?xbf16, #rows>, vector<128x128xbf16>
+    %h = arith.extf %hidden : vector<128x128xbf16> to vector<128x128xf32>
+    %w = tile.expand %weights {axis = 1 : i64} : vector<128xf32>, vector<128x128xf32>
+    %dh = arith.mulf %d, %w : vector<128x128xf32>
+    %dw = arith.mulf %d, %h : vector<128x128xf32>
+    %total = tile.reduce add %dw {axis = 1 : i64} : vector<128x128xf32>, vector<128xf32>
+    %hw = arith.mulf %dh, %h : vector<128x128xf32>
+    %dhidden = arith.truncf %dh : vector<128x128xf32> to vector<128x128xbf16>
+    %weighted = arith.truncf %hw : vector<128x128xf32> to vector<128x128xbf16>
+    tile.store %dhidden, %u[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+    tile.store %weighted, %v[%row, %column] limit %end {dims = array<i64: 0, 1>} : vector<128x128xbf16>, memref<?x?xbf16, #rows>
+    tile.store %total, %s[%p#1, %row] limit %end {dims = array<i64: 1>} : vector<128xf32>, memref<?x?xf32, #rows>
   }
   return
 }
