@@ -25,6 +25,8 @@ struct CompileOptions {
   std::string attention; ///< target cuda: how tiles come to attention of many rows: rows (by threads) or boxes; empty:
   ///< boxes where the architecture has them
   std::string weightGradients = "in_order"; ///< target cuda: products that make them: in_order, or beside the rest
+  std::string expertWeights = "combine"; ///< target cuda, training: where rows of experts are weighted: where they are
+  ///< combined, or as rows before their last product
   std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4; then features to add: "x86-64-v4,avx512bf16"
   std::optional<int64_t> batch; ///< instead of the model's train.batch
   std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len

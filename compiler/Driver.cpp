@@ -49,6 +49,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
       {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels},
       {"--weight-gradients", options.weightGradients != "in_order", Phase::kernels, Phase::kernels},
+      {"--expert-weights", options.expertWeights != "combine", Phase::train, Phase::train},
       {"--f32-products", options.f32Products != "parts", Phase::kernels, Phase::kernels},
       {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
   for (const Flag &flag : flags) {
@@ -109,6 +110,10 @@ static bool checkTarget(CompileOptions &options) {
   if (options.weightGradients != CompileOptions().weightGradients)
     return fail("--weight-gradients=" + options.weightGradients +
                 " says which kernels of a GPU run beside each other, and --target=" + options.target +
+                " compiles for CPUs; valid: with --target=cuda");
+  if (options.expertWeights != CompileOptions().expertWeights)
+    return fail("--expert-weights=" + options.expertWeights +
+                " says which kernels of a GPU weight rows, and --target=" + options.target +
                 " compiles for CPUs; valid: with --target=cuda");
   if (options.f32Products != CompileOptions().f32Products)
     return fail("--f32-products=" + options.f32Products + " says how a GPU multiplies, and --target=" + options.target +

@@ -71,6 +71,8 @@ static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options
 
 /// Whether rows are weighted where GPUs make them: their weights are on the rank that has their tokens.
 static bool weightsExpertRows(const CompileOptions &options) {
+  if (options.expertWeights != "rows")
+    return false;
   llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
   if (!mesh) {
     llvm::consumeError(mesh.takeError());

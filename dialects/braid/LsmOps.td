@@ -299,7 +299,7 @@ def Braid_LsmSegmentScanOp : Braid_ChunkOp<"segment_scan", []> {
 // ---- segments: what ranks along `sp` exchange ------------------------------------------------------------------------
 // A span of tokens is the affine map M -> P M + X (lsm-family 2.2); segments [s, B, H, ..] are s spans in sequence order.
 //   X [s, B, H, K, V]: the state after the span from a zero state;
-//   P, a factor and no logarithm: [s, B, H] (I, S0, S), [s, B, H, K] (V), [s, B, H, K, K] (H, GH, D); R and E have no segments yet.
+//   P, a factor and no logarithm: [s, B, H] (I, S0, S), [s, B, H, K] (V), [s, B, H, K, K] (H, GH, VH, D); R and E have no segments yet.
 // P is 0 where a document begins inside the span, so a fold needs no documents and nothing infinite travels. All f32.
 def Braid_LsmSegmentOp : Braid_ChunkOp<"segment"> {
   let summary = "P [1, B, H, ..] and X [1, B, H, K, V] of this rank's tokens";

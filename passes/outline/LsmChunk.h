@@ -51,7 +51,7 @@ struct LsmShape {
   bool product = false; ///< class E: the log decay of an element is a product (decaysByProduct)
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
-  bool wholeRows = false; ///< a chunk's gradient, factors of H, GH and D: all value columns in one tile
+  bool wholeRows = false; ///< a chunk's gradient, factors of H, GH, VH and D: all value columns in one tile
   bool boxes = false; ///< a walk's tiles may come in boxes
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 

@@ -1,6 +1,6 @@
 //===- LsmChunkKernels.cpp - states and outputs of chunks, and the cotangent of the in-state ----------------------===//
 //
-//   plain classes (I, S0, S, V)            delta classes (H, GH), lsm-family 4.4
+//   plain classes (I, S0, S, V)            delta classes (H, GH; VH: DeltaTiles), lsm-family 4.4
 //   X  = (K exp(c_C - c))^T V              X = (K exp(c_C - c))^T U0,  U0 = (I + A)^-1 beta V
 //   P  = exp(c_C)                          P = exp(c_C) I - (K exp(c_C - c))^T W,  W = (I + A)^-1 beta exp(c) K
 //   O  = (Q exp(c)) M + S V                O = (Q exp(c)) M + S U,  U = (I + A)^-1 beta (V - exp(c) K M)

@@ -28,7 +28,7 @@ void writeChunkState(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutput(KernelBuilder &k, const LsmShape &shape);
 void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape);
 void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
-// LsmFactorKernels.cpp: H, GH, D
+// LsmFactorKernels.cpp: H, GH, VH, D
 void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
 void writeChunkInverse(KernelBuilder &k, const LsmShape &shape); // H, GH
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape);

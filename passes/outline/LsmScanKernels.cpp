@@ -120,7 +120,7 @@ Var TransitionKernel::apply(Var n, Var state, Var x, bool transposed) {
   return of == Of::chunks ? sum : select(eq(one, 0.0), x, sum);
 }
 
-/// Class H, GH and D: P is a matrix, read whole where it is small, else in blocks of rows. Where it is rounded, its decays
+/// Class H, GH, VH and D: P is a matrix, read whole where it is small, else in blocks of rows. Where it is rounded, its decays
 /// stand behind it.
 Var TransitionKernel::applyDense(Var n, Var state, Var x, bool transposed) {
   Var added = x;

@@ -162,6 +162,13 @@ def everything(stub):
                          BRAID_STUB_DEAF=max(beside), **stub)
         deaf = [json.loads(line)["loss"] for line in (folder / "deaf.jsonl").read_text().splitlines()]
         check(code or deaf != gpu, f"launches beside others that do not wait for what is before them are found: {deaf}")
+        # Rows of experts weighted before their last product: rounded elsewhere, and nothing more.
+        weights = ["--target=cuda", "--arch=sm_90a,emulated", "--expert-weights=rows", chunk]
+        must("braid-compile", folder / "model.json", "-o", folder / "weights.braid", *weights)
+        rows = train("weights", **stub)
+        made = [kernel["name"] for kernel in json.loads(must("braid-run", "info", folder / "weights.braid", "--json"))["gpu_kernels"]]
+        check(max(abs(a - b) / abs(a) for a, b in zip(cpu, rows, strict=True)) < 1e-4 and any("moe_gather_numbers" in name for name in made),
+              f"losses {rows} where experts' rows are weighted before their last product")
         log.unlink()
         # Gradients of weights, on a stream that comes behind: what is in the compiler's list must be so whenever they run.
         besides = ["--target=cuda", "--weight-gradients=beside", chunk]

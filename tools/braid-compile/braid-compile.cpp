@@ -74,6 +74,13 @@ int main(int argc, char **argv) {
                        "one H200 was no faster (default in_order)"),
         {"in_order", "beside"})
       ->type_name("NAME");
+  oneOf(app.add_option(
+            "--expert-weights", options.expertWeights,
+            "with --target=cuda, training: where experts' rows are weighted: combine (where they are combined) or "
+            "rows (before their last product, which keeps less; not run on a device yet; where rows are "
+            "exchanged between ranks, and in token slices, it is combine) (default combine)"),
+        {"combine", "rows"})
+      ->type_name("NAME");
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")
