@@ -32,7 +32,7 @@ import every_instance
 import harness
 import inner
 
-CLASSES = "I S0 S V H GH D R E G1 GM N".split()
+CLASSES = "I S0 S V H GH VH D R E G1 GM N".split()
 INNER = ("G1", "GM", "N")
 COLUMNS = (
     *("instance", "class", "in chunks", "states", "packed", "T / C", "extremes", "op", "model", "decode", "leaks"),
