@@ -17,8 +17,8 @@ std::optional<double> leastLogDecay(LsmScanOp scan);
 /// What factors of decayed rows may span: where no channel of a chunk decays below exp of this, one product makes the
 /// scores of all its pairs (passes/outline/LsmScores.cpp).
 inline constexpr double kMildLogDecay = -32;
-/// The same of tokens in bf16, where exponents are those of f32 and half of it goes each way: f32 and bf16 reach exp(88).
-inline constexpr double kMostSpanOfBf16 = 160;
+/// The same of tokens in bf16, where exponents are those of f32 and half of it goes each way: f32 and bf16 reach exp(88), so that sums of products have exp(16).
+inline constexpr double kMostSpanOfBf16 = 144;
 /// Whether the bound that `op` carries (attrs::leastLogDecay) proves that of chunks of `size` tokens.
 bool provesMildDecay(mlir::Operation *op, int64_t size);
 /// Whether the kernel of a chunk op makes such scores. Class D does so wherever it solves; gates of every element of a

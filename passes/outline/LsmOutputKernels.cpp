@@ -39,7 +39,7 @@ namespace braid {
 namespace {
 
 /// Decays of channels: what a chunk's may span, in units of e, and tokens of a part, whose decays, each no less than `kSilentOfPart`, never span more.
-constexpr double kMostSpan = kMostSpanOfBf16, kSilentOfPart = -10;
+constexpr double kMostSpan = 160, kSilentOfPart = -10;
 constexpr int64_t kPartTokens = 16;
 
 /// Programs (block of values of a segment, head, batch).

@@ -16,7 +16,7 @@
 //
 // A centred table (VH) takes exponents from the middle of what each channel decays by, r = c_C / 2:
 //   S = (L exp(c - r)) (R exp(r - c))^T
-// so that twice as much is mild: in bf16, whose exponents are those of f32, exp(-160).
+// so that twice as much is mild: in bf16, whose exponents are those of f32, exp(-144).
 //
 // Several lefts and rights (class D: q and a, k and b) share the exponentials.
 //

@@ -315,9 +315,6 @@ void VectorGradKernel::writeWholeDelta() {
     keys = loaded(keysIn);
     writing = keys * beta;
   };
-  auto stateAnew = [&](Var buffer, int64_t time) {
-    return cast(anew(asLoaded(math.state(buffer, 0, VB)), time), shape.compute);
-  };
   Var d = math.tokens(doIn, 0, VB), dValues = math.tokens(dv, 0, VB), u = writtenOf(0, VB),
       state = math.state(m, 0, VB);
   load(1);
@@ -343,7 +340,7 @@ void VectorGradKernel::writeWholeDelta() {
   dWriting = dWriting + own * queries;
   math.storeGate(sum(dWriting * keys, 1), dBeta);
   // What keys read.
-  Var stateAgain = stateAnew(m, 1);
+  Var stateAgain = cast(anew(asLoaded(math.state(m, 0, VB)), 1), shape.compute);
   tail = tail + sum(stateAgain * dState, 1) * math.acrossChunk();
   Var dKeys = dot(ofKeys, right, -decay.atEntry(dotTB(dValues, stateAgain))) / inverse;
   load(5);
