@@ -113,7 +113,7 @@ def main(which="every day"):
             good = [
                 check(ROOT / "models" / "tiny-hybrid.json", ["--batch=1", "--seq-len=40", "--dtype=bf16"], 2e-3),
                 check(mixers, [], 1e-4),
-                # As above, of layers whose states nearly vanish behind norms (seen: 3.8e-3, where f32 is within 1e-4).
+                # As above (seen: 3.8e-3: 5.5613, of the CPU's kernels 5.5402, where both have 5.5564 in f32).
                 check(mixers, ["--dtype=bf16"], 6e-3, shared=4096),
             ]
     print(f"threads: {len(good)} programs, {good.count(False)} failed")
