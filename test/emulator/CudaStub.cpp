@@ -74,6 +74,25 @@ CUstream_st *newStream(CUctx_st &of) {
 }
 
 CUstream_st &streamOf(cuda::Stream stream) { return stream ? *stream : device().legacy; }
+/// Pages that nobody may touch, `guard` more behind them; null where there are none. They begin where a huge page may: each time that a device runs
+/// all of its memory is mapped and unmapped, page by page.
+char *reserve(size_t bytes, size_t guard) {
+  constexpr size_t huge = 2 << 20;
+  size_t align = bytes < huge ? 0 : huge;
+  void *found = mmap(nullptr, bytes + guard + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED)
+    return nullptr;
+  auto *pages = static_cast<char *>(found);
+  if (!align)
+    return pages;
+  size_t before = -reinterpret_cast<uintptr_t>(pages) % align;
+  if (before)
+    munmap(pages, before);
+  munmap(pages + before + bytes + guard, align - before);
+  madvise(pages + before, bytes, MADV_HUGEPAGE); // as it comes where there are none
+  return pages + before;
+}
+
 char *pointer(cuda::Address address) { return reinterpret_cast<char *>(address); }
 
 /// How many of a launch's words are slots. The rest are tensor maps, before which zeros fill the last 128 bytes; the last
@@ -254,15 +273,15 @@ int cuMemAlloc_v2(cuda::Address *address, size_t bytes) {
     return outOfMemory;
   constexpr size_t page = 4096, align = 256;
   size_t mapped = (bytes + page - 1) / page * page;
-  void *pages = mmap(nullptr, mapped + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (pages == MAP_FAILED)
+  char *pages = reserve(mapped, page);
+  if (!pages)
     return outOfMemory;
-  auto *start = static_cast<char *>(pages) + (mapped - bytes) / align * align;
+  auto *start = pages + (mapped - bytes) / align * align;
   mprotect(pages, mapped, PROT_READ | PROT_WRITE);
   std::memset(pages, 0xff, mapped);
   mprotect(pages, mapped, PROT_NONE);
   *address = reinterpret_cast<cuda::Address>(start);
-  device().memory[*address] = {static_cast<char *>(pages), mapped, bytes};
+  device().memory[*address] = {pages, mapped, bytes};
   device().used += bytes;
   log("cuMemAlloc %zu", bytes);
   return success;
