@@ -4,6 +4,7 @@
 #include "compiler/BestProgram.h"
 #include "compiler/Diagnostics.h"
 #include "compiler/Explain.h"
+#include "compiler/InputFile.h"
 #include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
 #include "compiler/ScheduleKeys.h"
@@ -17,9 +18,9 @@
 #include "passes/analysis/Mesh.h"
 
 #include "mlir/Parser/Parser.h"
-#include "mlir/Support/FileUtilities.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
@@ -28,6 +29,27 @@ using namespace braid;
 static bool fail(const Twine &message) {
   printError(message);
   return false;
+}
+
+/// Rows are weighted before their last product where their weights are: on the rank that has their tokens.
+static bool checkExpertWeights(const CompileOptions &options) {
+  if (options.expertWeights != "rows")
+    return true;
+  // Rows of slices are exchanged as a rule.
+  if (options.slices())
+    return fail("--expert-weights=rows weights rows before their last product, but --pipeline=" + options.pipeline +
+                " cuts token slices, whose rows are weighted where they come back; valid: --expert-weights=combine");
+  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
+  if (!mesh) { // said where the mesh is read
+    llvm::consumeError(mesh.takeError());
+    return true;
+  }
+  if (mesh->exchangesExpertRows())
+    return fail("--expert-weights=rows weights rows before their last product, but with --mesh=" + options.mesh +
+                " rows go to experts of other ranks (ep=" + Twine(mesh->size("ep")) +
+                ", etp=" + Twine(mesh->size("etp")) + ", tp=" + Twine(mesh->size("tp")) +
+                "), which do not have their weights; valid: --expert-weights=combine, or ep=1 and etp=1 or tp");
+  return true;
 }
 
 /// A flag that would change nothing is a mistake, not a wish: each belongs to the phase whose passes read it.
@@ -71,7 +93,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
                 " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
   if (options.slicing != "uniform" && !someSlices)
     return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
-  return true;
+  return checkExpertWeights(options);
 }
 
 /// The machine that code is for.
@@ -328,16 +350,15 @@ static bool withModule(
   context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
 
-  std::string error;
-  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &error);
-  if (!file)
-    return fail(error);
-  std::string text = file->getBuffer().str();
+  llvm::Expected<std::string> read = readInput(input);
+  if (!read)
+    return fail(llvm::toString(read.takeError()));
+  const std::string &text = *read;
   if (std::optional<std::string> binary = findBinary(text); binary && !isModel)
     return fail(input + ": " + *binary + " is no text; valid: a module as text");
   llvm::SourceMgr sources; // takes the buffer
   if (!isModel)
-    sources.AddNewSourceBuffer(std::move(file), SMLoc());
+    sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBuffer(text, input), SMLoc());
   ScopedDiagnosticHandler print(
       &context, [&](Diagnostic &diagnostic) { printDiagnostic(diagnostic, isModel ? StringRef() : text); });
   OwningOpRef<ModuleOp> module =

@@ -57,7 +57,7 @@ static std::optional<BlockLimits> blockLimits(const CompileOptions &options) {
 static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options) {
   DecideRecomputePassOptions recompute;
   if (llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh)) {
-    recompute.exchanges = mesh->size("ep") > 1 || (mesh->size("etp") > 1 && mesh->size("etp") != mesh->size("tp"));
+    recompute.exchanges = mesh->exchangesExpertRows();
     recompute.sequence = mesh->size("sp") > 1;
     recompute.mesh = options.mesh;
     recompute.sliced = options.slices();
@@ -67,19 +67,6 @@ static DecideRecomputePassOptions recomputeOptions(const CompileOptions &options
     llvm::consumeError(mesh.takeError());
   }
   return recompute;
-}
-
-/// Whether rows are weighted where GPUs make them: their weights are on the rank that has their tokens.
-static bool weightsExpertRows(const CompileOptions &options) {
-  if (options.expertWeights != "rows")
-    return false;
-  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
-  if (!mesh) {
-    llvm::consumeError(mesh.takeError());
-    return false;
-  }
-  bool stay = mesh->size("ep") == 1 && (mesh->size("etp") == 1 || mesh->size("etp") == mesh->size("tp"));
-  return blockLimits(options).has_value() && stay && !options.slices();
 }
 
 /// Where the architecture copies them unless it is told not to.
@@ -126,8 +113,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
   case Phase::train:
     // Classes first: what a rule writes around a scan is differentiated and recomputed like any op.
     pm.addPass(createClassifyScansPass());
-    // Before it is decided what is kept, which then is nothing of what experts put out. Rows of token slices are exchanged as a rule, and weighted behind it.
-    if (weightsExpertRows(options))
+    // Before it is decided what is kept, which then is nothing of what experts put out.
+    if (options.expertWeights == "rows")
       pm.addPass(createWeightExpertRowsPass());
     // What the backward makes again is chosen on the forward, where the choice can be read and written by hand.
     pm.addPass(createDecideRecomputePass(recomputeOptions(options)));

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 namespace braid::runtime {
 
@@ -60,8 +61,12 @@ Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, bool reserved) 
     if (reserved)
       return Status::error(ErrorCode::ioError, "the host has no addresses for {}arena '{}' of {} bytes: {}", what,
                            arena.name, arena.bytes, reason);
-    return tooLarge(arenas, ranks,
-                    fmt::format("; {}arena '{}' of {} bytes: {}", what, arena.name, arena.bytes, reason));
+    rlimit limit;
+    bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return tooLarge(
+        arenas, ranks,
+        fmt::format("; {}arena '{}' of {} bytes: {}{}", what, arena.name, arena.bytes, reason,
+                    limited ? fmt::format(" (this process may map {} bytes, ulimit -v)", limit.rlim_cur) : ""));
   };
   for (const ArenaInfo &arena : arenas) {
     // Large arenas start on a huge page, so that the kernel may use them.

@@ -24,6 +24,8 @@ struct Mesh {
   /// Whether a view names the axis, or all axes of the product.
   bool has(llvm::StringRef axis) const;
   int64_t world() const;
+  /// Whether rows of experts travel between ranks: to those of other experts, or to the parts of one.
+  bool exchangesExpertRows() const { return size("ep") > 1 || (size("etp") > 1 && size("etp") != size("tp")); }
   /// "dp=2,ep=2"; axes that are not named have size 1, but etp: that of tp where the ranks allow it. The error says
   /// which product does not fit.
   static llvm::Expected<Mesh> parse(llvm::StringRef text);

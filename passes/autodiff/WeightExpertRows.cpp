@@ -82,11 +82,17 @@ struct WeightExpertRowsPass : braid::impl::WeightExpertRowsPassBase<WeightExpert
   using WeightExpertRowsPassBase::WeightExpertRowsPassBase;
 
   void runOnOperation() override {
+    bool any = false;
     for (Operation *function : trained(getOperation()))
-      function->walk([](MoeCombineOp combine) {
-        if (MoeGroupedLinearOp product = lastProduct(combine))
+      function->walk([&](MoeCombineOp combine) {
+        if (MoeGroupedLinearOp product = lastProduct(combine)) {
           weightRows(combine, product);
+          any = true;
+        }
       });
+    if (!any)
+      getOperation().emitWarning("no training step combines rows of experts that can be weighted before their last "
+                                 "product: --expert-weights=rows changes nothing");
   }
 };
 

@@ -69,51 +69,115 @@ bool isSame(const std::string &path, const Json &a, const Json &b) {
   return a == b;
 }
 
-std::optional<std::map<std::string, Json>> valuesOf(std::string_view description) {
-  Json json = Json::parse(description, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+struct Description {
+  std::map<std::string, Json> values; // by path, in which a kind of layer is "@" and the first one of that kind
+  std::map<std::string, std::string>
+      shown; // such beginnings of paths as the file has them: "mixers.@0." is "mixers.N."
+  std::map<std::string, std::string> asFile; // values that are not the file's: "layer_pattern" is "\"NM\""
+};
+
+// Letters and how often a pattern repeats compute nothing, so kinds of layers are named by the first layer that has them, and a
+// pattern is what all layers say. What the compiler would refuse stays as it is.
+void nameByLayers(Json &json, const char *patternKey, const char *kindsKey, Description &description) {
+  constexpr int64_t mostLayers = 1 << 16;
+  auto layers = json.find("num_layers"), kinds = json.find(kindsKey), given = json.find(patternKey);
+  if (layers == json.end() || !layers->is_number_integer() || kinds == json.end() || !kinds->is_object())
+    return;
+  std::string pattern = given != json.end() && given->is_string() ? given->get<std::string>() : "";
+  if (given == json.end() && kinds->size() == 1)
+    pattern = kinds->begin().key();
+  auto count = layers->get<int64_t>();
+  if (pattern.empty() || count < 1 || count > mostLayers)
+    return;
+  std::map<std::string, int64_t> firsts;
+  Json named = Json::object(), all = Json::array();
+  for (int64_t layer = 0; layer < count; ++layer) {
+    std::string letter(1, pattern[static_cast<size_t>(layer) % pattern.size()]);
+    auto kind = kinds->find(letter);
+    if (kind == kinds->end())
+      return;
+    auto [first, isNew] = firsts.emplace(letter, layer);
+    all.push_back(first->second);
+    if (!isNew)
+      continue;
+    std::string name = fmt::format("@{}", layer);
+    named[name] = *kind;
+    description.shown[fmt::format("{}.{}.", kindsKey, name)] = fmt::format("{}.{}.", kindsKey, letter);
+  }
+  description.asFile[patternKey] = fmt::format("\"{}\"", pattern);
+  json[kindsKey] = std::move(named);
+  json[patternKey] = std::move(all);
+}
+
+std::optional<Description> describe(std::string_view text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   if (!json.is_object())
     return std::nullopt;
-  std::map<std::string, Json> values;
-  flatten(json, "", values);
-  return values;
+  Description description;
+  nameByLayers(json, "layer_pattern", "mixers", description);
+  nameByLayers(json, "ffn_pattern", "ffns", description);
+  flatten(json, "", description.values);
+  return description;
+}
+
+std::string valueText(const Description &description, const std::string &path) {
+  if (auto found = description.asFile.find(path); found != description.asFile.end())
+    return found->second;
+  auto found = description.values.find(path);
+  return found == description.values.end() ? "not given"
+                                           : found->second.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string pathText(const Description &description, const std::string &path) {
+  for (const auto &[begin, file] : description.shown)
+    if (path.starts_with(begin))
+      return file + path.substr(begin.size());
+  return path;
 }
 
 } // namespace
 
-std::string describeModelDifference(std::string_view there, std::string_view here) {
-  auto saved = valuesOf(there), own = valuesOf(here);
+ModelDifference compareModels(std::string_view there, std::string_view here) {
+  auto saved = describe(there), own = describe(here);
   if (!saved || !own)
-    return "";
-  auto text = [](const std::map<std::string, Json> &values, const std::string &path) {
-    auto found = values.find(path);
-    return found == values.end() ? "not given" : found->second.dump(-1, ' ', true, Json::error_handler_t::replace);
-  };
-  std::map<std::string, Json> all = *saved;
-  all.insert(own->begin(), own->end());
-  std::string result;
-  size_t count = 0;
+    return {};
+  std::map<std::string, Json> all = saved->values;
+  all.insert(own->values.begin(), own->values.end());
+  // What both say comes first: that one of them computes something else is certain.
+  std::vector<std::string> differ, missing;
   for (const auto &[path, value] : all) {
-    auto a = saved->find(path), b = own->find(path);
-    if (a != saved->end() && b != own->end() && isSame(path, a->second, b->second))
-      continue;
-    constexpr size_t most = 3;
-    if (++count <= most)
-      result +=
-          fmt::format("{}{}: {} there, {} here", count == 1 ? "" : "; ", path, text(*saved, path), text(*own, path));
-    else if (count == most + 1)
-      result += "; ..";
+    auto a = saved->values.find(path), b = own->values.find(path);
+    if (a == saved->values.end() || b == own->values.end())
+      missing.push_back(path);
+    else if (!isSame(path, a->second, b->second) && valueText(*saved, path) != valueText(*own, path))
+      differ.push_back(path);
   }
-  return result;
+  ModelDifference difference{"", !differ.empty()};
+  differ.insert(differ.end(), missing.begin(), missing.end());
+  constexpr size_t most = 3;
+  for (size_t i = 0; i < std::min(differ.size(), most); ++i) {
+    const std::string &path = differ[i];
+    difference.words += fmt::format("{}{}: {} there, {} here", i == 0 ? "" : "; ",
+                                    pathText(own->values.contains(path) ? *own : *saved, path), valueText(*saved, path),
+                                    valueText(*own, path));
+  }
+  if (differ.size() > most)
+    difference.words += "; ..";
+  return difference;
 }
 
 Expected<std::string> remarkOtherModel(const Program &program, const std::string &checkpoint) {
   BRAID_ASSIGN(std::string directory, resolveCheckpoint(checkpoint));
   BRAID_ASSIGN(CheckpointIndex index, readIndex(directory));
-  std::string difference = describeModelDifference(index.modelJson, program.metadata("model_json").value_or(""));
-  if (difference.empty())
-    return difference;
-  return fmt::format("{} was written by a model that computes something else than {}: {}", directory, program.path(),
-                     difference);
+  ModelDifference difference = compareModels(index.modelJson, program.metadata("model_json").value_or(""));
+  if (difference.words.empty())
+    return std::string();
+  if (difference.certain)
+    return fmt::format("{} was written by a model that computes something else than {}: {}", directory, program.path(),
+                       difference.words);
+  return fmt::format("{} was written by a model that may compute something else than {}: {} (a key that is not given "
+                     "has its default)",
+                     directory, program.path(), difference.words);
 }
 
 } // namespace braid::runtime

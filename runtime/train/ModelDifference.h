@@ -6,10 +6,15 @@
 
 namespace braid::runtime {
 
-// Where two descriptions (JSON with comments) say otherwise, in keys that change what given weights compute:
-// "mixers.N.window is 64 there, not given here; and 2 more". Empty: nowhere, or one of them is no description. `train`,
-// `schedule`, `init`, names, types and lengths do not count.
-std::string describeModelDifference(std::string_view there, std::string_view here);
+struct ModelDifference {
+  std::string words;    // "mixers.N.window: 64 there, not given here; .."; empty: there is none
+  bool certain = false; // some key is given in both; else what one of them gives may be the default
+};
+
+// Where two descriptions (JSON with comments) say otherwise, in keys that change what given weights compute; nowhere
+// if one of them is no description. `train`, `schedule`, `init`, names, letters of layers, types and lengths do not
+// count.
+ModelDifference compareModels(std::string_view there, std::string_view here);
 
 // A sentence about a checkpoint whose description differs from the program's; empty: it does not. Reads index.json
 // alone.

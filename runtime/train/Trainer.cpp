@@ -72,6 +72,7 @@ private:
   Clock::time_point began;
   uint64_t lastSaved = UINT64_MAX; // the step of the checkpoint that was saved or resumed from last
   bool spoiled = false; // by the last step, which was not finite
+  bool stalled = false; // its gradients were all zeros
 
   // Rank 0 only.
   std::optional<Progress> progress;
@@ -313,14 +314,21 @@ Status Trainer::step() {
     return Status::error("training diverged at step {}: loss {}, gradient norm {} (learning rate {:.3g}); {}; {}",
                          number, shown(loss), shown(gradNorm), learningRate, lastGood(), why);
   }
+  uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
+  // Numbers beyond what f32 holds of their squares become rows of zeros in a norm: no loss is NaN, and nothing is learned.
+  bool learns = gradNorm != 0 || tokens == 0;
+  if (!learns && !stalled && rank.isFirst())
+    progress->message(fmt::format("step {}: loss {}, but the gradient norm is exactly 0: nothing is learned, as where "
+                                  "activations are too large for the squares of a norm (learning rate {:.3g}); {}",
+                                  number, shown(loss), learningRate, lastGood()));
+  stalled = !learns;
   // The weights of the last checkpoint have proved themselves.
-  if (finite && lastSaved == state.step)
+  if (finite && learns && lastSaved == state.step)
     pruneOrSay(number, "the next checkpoint tries again");
   if (!finite && !spoiled && !options.checkpointDir.empty() && rank.isFirst())
     progress->message(fmt::format("step {}: loss {}, gradient norm {}; {}; others follow steps that are finite", number,
                                   shown(loss), shown(gradNorm), lastGood()));
   spoiled = !finite;
-  uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
   tokensSeen += tokens;
   state.step = number;
   state.dataPosition += update.samples();

@@ -44,12 +44,12 @@ ONE_LAYER = {"num_layers": 1, "layer_pattern": "M", "mixers": {"M": MODEL["mixer
 class Case:
     """A program of one mesh for CPUs and for GPUs, trained alike."""
 
-    def __init__(self, folder, stub, mesh, *flags, **changes):
-        self.folder, self.name = folder, " ".join([mesh, *flags, *map(str, changes.values())])
+    def __init__(self, folder, stub, mesh, *flags, on_gpu=(), **changes):
+        self.folder, self.name = folder, " ".join([mesh, *flags, *on_gpu, *map(str, changes.values())])
         self.stub = {**stub, "BRAID_STUB_DEVICES": "2"}
         (folder / "model.json").write_text(json.dumps({**MODEL, **changes}))
         self.flags = [f"--mesh={mesh}", "--chunk-size=16", *flags]
-        for program, target in (("cpu", []), ("gpu", ON_GPU)):
+        for program, target in (("cpu", []), ("gpu", [*ON_GPU, *on_gpu])):
             self.compile(program, *target)
 
     def compile(self, program, *target):
@@ -161,13 +161,13 @@ def errors(folder, stub):
 
 def every_axis(folder, stub):
     capacity = {"ffns": {"E": {**MODEL["ffns"]["E"], "capacity_factor": 1.5}}}
-    for mesh, *flags, changes in (("dp=2", "--accumulation-steps=2", {}), ("dp=2,ep=2", {}), ("dp=2,ep=2", capacity), ("tp=2", {}), ("sp=2", "--sp-algorithm=ring", {}),
-                                  ("sp=2", "--sp-algorithm=all_gather", {}), ("sp=2", "--sp-algorithm=scan", {}), ("sp=2,ep=2", {}),
+    for mesh, *flags, changes in (("dp=2", "--accumulation-steps=2", {}), ("dp=2,ep=2", {}), ("dp=2,ep=2", capacity), ("tp=2", {}), ("tp=2", {"on_gpu": ["--expert-weights=rows"]}),
+                                  ("sp=2", "--sp-algorithm=ring", {}), ("sp=2", "--sp-algorithm=all_gather", {}), ("sp=2", "--sp-algorithm=scan", {}), ("sp=2,ep=2", {}),
                                   ("sp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2", {})):
         case = Case(folder, stub, mesh, *flags, **changes)
         # Other entries between two steps take nothing of the batch that the device has already.
         case.compare(*(["--heldout", folder / "text.txt", "--eval-every", "1"] if "--accumulation-steps=2" in flags else []))
-        if mesh == "tp=2":
+        if mesh == "tp=2" and not changes:
             text = [must("braid-run", "generate", folder / f"{program}.braid", "--ranks=2", "--checkpoint", folder / "cpu-checkpoints", "--prompt",
                          "the quick brown fox", "--max-tokens", 8, "--temperature", 0, **environment).split("\n")[0]
                     for program, environment in (("cpu", {}), ("gpu", case.stub))]

@@ -3,6 +3,7 @@
 
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/ModelDifference.h"
 
 #include <nlohmann/json.hpp>
 
@@ -524,6 +525,36 @@ TEST_F(TrainTool, ACheckpointOfAnotherDescriptionIsRemarked) {
       EXPECT_EQ(outcome.err.find(expected) != std::string::npos, program == "other.braid") << outcome.err;
       EXPECT_EQ(outcome.err.find("computes something else") != std::string::npos, program == "other.braid");
     }
+}
+
+// Letters, and how often a pattern repeats, compute nothing; a default may be what the other one gives.
+TEST(ModelDifferences, LayersByWhatTheyAre) {
+  auto words = [](const char *there, const char *here) {
+    ModelDifference difference = compareModels(there, here);
+    return (difference.certain ? "" : "?") + difference.words;
+  };
+  const char *one = R"({"num_layers": 4, "layer_pattern": "NM", "mixers": {"N": {"heads": 2}, "M": {"heads": 4}}})";
+  EXPECT_EQ(
+      words(one, R"({"num_layers": 4, "layer_pattern": "NMNM", "mixers": {"M": {"heads": 4}, "N": {"heads": 2}}})"),
+      "?");
+  EXPECT_EQ(
+      words(
+          one,
+          R"({"num_layers": 4, "layer_pattern": "AB", "mixers": {"B": {"heads": 4}, "A": {"heads": 2}, "C": {"heads": 8}}})"),
+      "?");
+  EXPECT_EQ(words(one, R"({"num_layers": 4, "layer_pattern": "AB", "mixers": {"A": {"heads": 4}, "B": {"heads": 4}}})"),
+            "mixers.A.heads: 2 there, 4 here");
+  EXPECT_EQ(
+      words(one, R"({"num_layers": 4, "layer_pattern": "NMM", "mixers": {"N": {"heads": 2}, "M": {"heads": 4}}})"),
+      "layer_pattern: \"NM\" there, \"NMM\" here");
+  EXPECT_EQ(words(one, R"({"num_layers": 6, "layer_pattern": "NM", "mixers": {"N": {"heads": 2}, "M": {"heads": 4}}})"),
+            "num_layers: 4 there, 6 here");
+  EXPECT_EQ(words(R"({"num_layers": 2, "mixers": {"N": {"heads": 2}}})",
+                  R"({"num_layers": 2, "layer_pattern": "Q", "mixers": {"Q": {"heads": 2, "bias": false}}})"),
+            "?mixers.Q.bias: not given there, false here");
+  EXPECT_EQ(words(R"({"num_layers": 2, "layer_pattern": "X", "mixers": {"N": {}}})",
+                  R"({"num_layers": 0, "layer_pattern": 3})"),
+            "layer_pattern: \"X\" there, 3 here; num_layers: 2 there, 0 here");
 }
 
 } // namespace

@@ -77,8 +77,8 @@ int main(int argc, char **argv) {
   oneOf(app.add_option(
             "--expert-weights", options.expertWeights,
             "with --target=cuda, training: where experts' rows are weighted: combine (where they are combined) or "
-            "rows (before their last product, which keeps less; not run on a device yet; where rows are "
-            "exchanged between ranks, and in token slices, it is combine) (default combine)"),
+            "rows (before their last product, which keeps less; not run on a device yet; not in token slices, nor "
+            "where rows are exchanged between ranks) (default combine)"),
         {"combine", "rows"})
       ->type_name("NAME");
   app.add_option("--cpu", options.cpu,

@@ -174,7 +174,8 @@ Action addTrain(CLI::App &command) {
   CLI::Option *directory =
       command
           .add_option("--checkpoint-dir", train.checkpointDir,
-                      "Save checkpoints here: at the end, and when stopped by Ctrl-C, SIGTERM or SIGHUP")
+                      "Save checkpoints here: at the end, and when stopped by Ctrl-C, SIGTERM, SIGHUP or "
+                      "SIGUSR1")
           ->type_name("DIR");
   integerIn(command.add_option("--save-every", train.saveEvery, "Also save after every N steps"), 1, maxTrainSteps)
       ->needs(directory);

@@ -3,8 +3,7 @@
 #define TOOLS_COMMON_INPUTFILE_H
 
 #include "compiler/Diagnostics.h"
-
-#include "llvm/Support/MemoryBuffer.h"
+#include "compiler/InputFile.h"
 
 #include <optional>
 #include <string>
@@ -13,10 +12,10 @@ namespace braid {
 
 /// A whole file, or nothing after a message.
 inline std::optional<std::string> readFile(const std::string &path) {
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
-  if (file)
-    return (*file)->getBuffer().str();
-  printError("cannot read " + path + ": " + file.getError().message());
+  llvm::Expected<std::string> text = readInput(path);
+  if (text)
+    return std::move(*text);
+  printError(llvm::toString(text.takeError()));
   return std::nullopt;
 }
 
