@@ -282,50 +282,48 @@ void VectorGradKernel::writeDelta() {
   finish(sums, {queries, keys}, {delta.writing}, /*wantScores=*/false);
 }
 
-/// As writeWhole(), where U and dV are in memory: no triangle is solved here. In-states are read twice, cotangents of out-states between: what a query reads, what keys
-/// write, what keys read, each with as little beside it as there is.
+/// As writeWhole(), where U and dV are in memory: no triangle is solved here. What queries and keys read of in-states comes first, both times exp(c - r), then what
+/// keys write of cotangents of out-states, times exp(r - c). Queries and keys are widened where a formula reads them.
 void VectorGradKernel::writeWholeDelta() {
   if (math.isStrong())
     return writeStrongDelta();
   DecayTable decay = math.keyDecay();
   int64_t C = math.C, K = math.K, VB = shape.values;
   Var beta = expand(math.gate(betaIn), 1, K);
-  Var writing;
-  auto load = [&](int64_t time) {
-    queries = loadedAnew(math.keysOf(queriesIn), time) * scale;
-    keys = loadedAnew(math.keysOf(keysIn), time);
+  Var loadedQueries = math.keysOf(queriesIn), loadedKeys = math.keysOf(keysIn), writing;
+  auto widen = [&](int64_t time) {
+    queries = widenedAnew(loadedQueries, time) * scale;
+    keys = widenedAnew(loadedKeys, time);
     writing = keys * beta;
   };
   Var d = math.tokens(doIn, 0, VB), dValues = math.tokens(dv, 0, VB), u = math.written(writtenIn, 0, VB),
       state = math.state(m, 0, VB);
-  load(1);
-  Var leftQueries = decay.leftOfScores(queries), leftKeys = decay.leftOfScores(keys), right = writing / decay.start;
+  widen(1);
+  // An exponential of its own, and quotients below: a reciprocal for both would be kept from here to there.
+  Var right = writing * exp(decay.entering ? expand(decay.last * 0.5, 0, C) - decay.c : -decay.c);
+  Var leftQueries = decay.leftOfScores(queries), leftKeys = decay.leftOfScores(keys);
   Var ofQueries = dotTB(d, u), ofKeys = -mask(dotTB(dValues, u), tile::Keep::strict_lower);
   // What pairs and states give each row, but for a query's read of its own token's write.
   Var own = expand(diagonal(ofQueries), 1, K), inside = mask(ofQueries, tile::Keep::strict_lower);
   Var dQueries = decay.leftOfScores(dot(inside, right, decay.atEntry(dotTB(d, state))));
-  load(2);
+  widen(2);
   Var difference = queries * dQueries;
   math.storeTokens((dQueries + own * writing) * scale, dq, 0);
-  // What keys write. exp(r - c) is made again, so that exp(c - r) is not kept beside products. What ends give later tokens is all of them but for what they give
-  // earlier ones, so it needs no running sum of its own.
-  Var again = cumsum(anew(decay.g(), 1));
-  Var inverse = exp(decay.entering ? expand(decay.last * 0.5, 0, C) - again : -again);
-  Var dState = math.state(dx, 0, VB), dWriting = dotTB(u, dState);
+  Var read = -decay.atEntry(dotTB(dValues, state)), dState = math.state(dx, 0, VB);
+  Var dKeys = decay.leftOfScores(dot(ofKeys, right, read));
+  widen(3);
+  difference = difference + keys * dKeys;
+  // What keys write. What ends give later tokens is all of them but for what they give earlier ones, so it needs no running sum of its own.
+  Var dWriting = dotTB(u, dState);
   dWriting = decay.entering ? decay.atEntry(dWriting) : dWriting * expand(exp(decay.last), 0, C);
-  load(3);
-  Var tail = sum(writing * dWriting * inverse, 0);
-  dWriting = dotTA(ofKeys, leftKeys, dotTA(inside, leftQueries, dWriting)) * inverse;
-  load(4);
+  widen(4);
+  Var stateAgain = loadedAnew(math.state(m, 0, VB), 1);
+  Var tail = sum(writing * dWriting / decay.start, 0) + sum(stateAgain * dState, 1) * math.acrossChunk();
+  dWriting = dotTA(ofKeys, leftKeys, dotTA(inside, leftQueries, dWriting)) / decay.start;
+  widen(5);
   difference = difference - writing * dWriting;
   dWriting = dWriting + own * queries;
   math.storeGate(sum(dWriting * keys, 1), dBeta);
-  // What keys read.
-  Var stateAgain = cast(anew(asLoaded(math.state(m, 0, VB)), 1), shape.compute);
-  tail = tail + sum(stateAgain * dState, 1) * math.acrossChunk();
-  Var dKeys = dot(ofKeys, right, -decay.atEntry(dotTB(dValues, stateAgain))) / inverse;
-  load(5);
-  difference = difference + keys * dKeys;
   math.storeTokens(dKeys + dWriting * beta, dk, 0);
   difference = cumsum(difference, 0, /*reverse=*/true) + expand(tail, 0, C);
   math.storeTokens(decay.cotangent(difference), dLogDecay, 0);

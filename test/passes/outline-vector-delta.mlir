@@ -9,6 +9,17 @@
 // CHECK: tile.solve
 // CHECK-LABEL: func.func @lsm_chunk_grad_vh_h2_k64_v64_c32_split_bf16_mbf16(
 // CHECK-NOT: tile.solve
+// Where decays are mild queries are loaded once, and widened by each formula that reads them.
+// CHECK: scf.if
+// CHECK: scf.if
+// CHECK: %[[Q:.*]] = tile.load %arg0[
+// CHECK-NOT: tile.load %arg0[
+// CHECK: arith.extf %[[Q]] {tile.anew = 1 : i64}
+// CHECK-NOT: tile.load %arg0[
+// CHECK: arith.extf %[[Q]] {tile.anew = 2 : i64}
+// CHECK-NOT: {{tile.load %arg0\[|tile.solve}}
+// CHECK: } else {
+// CHECK-NOT: tile.solve
 !tok = tensor<1x64x2x64xbf16>
 !gate = tensor<1x64x2xf32>
 !rows = tensor<1x3x2x32x64xbf16>
