@@ -126,8 +126,8 @@ def Braid_LsmInnerStepGradOp : Braid_LsmOp<"inner_step_grad"> {
 // whose sum they are exactly: what decays is not rounded.
 // Where tokens are bf16 and chunks no longer than keys are wide, dense P and X of a GPU are not made. Kept is what they are products of (factors):
 //   P = diag(decay) + write_1^T read,   X = write^T u,   write [B, n, H, R, K], read [B, n, H, C, K], u [B, n, H, R, V], decay exp(c_C): [B, n, H], VH, D: [B, n, H, 1, K]
-//   H, GH: R = C, write = K exp(c_C - c), read = -W, u = U0;   VH: write = beta K exp(c_C - c);   D: R = 2 C, write = [B; K] exp(c_C - c), read = (I - A_ab)^-1 A exp(c^), u = [Z0; V]
-//   with write_1 and u_1 their first C rows; of a token, written = u_1 + read M is U (H, GH, VH) or Z (D): chunk_output reads it.
+//   H, GH, VH: R = C, write = beta K exp(c_C - c), read = -(I + A)^-1 (exp(c) K), u = (I + A)^-1 V, A_ij = k_i (beta_j k_j)^T exp(c_i - c_j);   D: R = 2 C, write = [B; K] exp(c_C - c), read = (I - A_ab)^-1 A exp(c^), u = [Z0; V]
+//   with write_1 and u_1 their first C rows; of a token, written = u_1 + read M is U less its beta (H, GH, VH) or Z (D): chunk_output and chunk_grad read it.
 class Braid_ChunkOp<string mnemonic, list<Trait> traits = [AttrSizedOperandSegments]> : Braid_Op<"lsm." # mnemonic, !listconcat([Pure], traits)> {
   let hasVerifier = 1;
 }
@@ -246,7 +246,7 @@ def Braid_LsmStateScanGradOp : Braid_ChunkOp<"state_scan_grad", []> {
 }
 def Braid_LsmChunkGradOp : Braid_ChunkOp<"chunk_grad"> {
   let summary = "all cotangents inside a chunk, given its in-state M and the cotangent dx = D' of its out-state";
-  // written: U, where factors gave the states (VH).
+  // written: of a delta rule, where factors gave the states.
   let arguments = !con(scanOperands, (ins AnyRankedTensor:$m, Optional<AnyRankedTensor>:$written, AnyRankedTensor:$dx, AnyRankedTensor:$d_o,
                                           AnyRankedTensor:$chunks),
                        scanAttrs, (ins I64Attr:$chunk_size));

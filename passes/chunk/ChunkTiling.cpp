@@ -127,11 +127,8 @@ template <typename Scan> struct Chunked {
                                             scan.getLogDecay(), state, chunks, scan.getClassId(), scale, size,
                                             adjoint));
   }
-  /// What the chunk's gradient reads of U: all of it where decays are of channels, for it solves once then.
-  Value writtenForGradient() {
-    ScanTraits traits(scan.getClassId());
-    return traits.beta && traits.vectorDecay ? written : Value();
-  }
+  /// What the chunk's gradient reads: a delta rule solves once then.
+  Value writtenForGradient() { return ScanTraits(scan.getClassId()).beta ? written : Value(); }
   /// m and finalState too.
   void buildStates() {
     Type state = scan.getInitialState().getType();

@@ -37,7 +37,7 @@ std::string LsmShape::kernelName(llvm::StringRef what) const {
   if (segments > 1)
     name += llvm::formatv("_p{0}", segments);
   if (wholeRows)
-    name += "_whole";
+    name += split ? "_split" : "_whole";
   if (product)
     name += "_product";
   if (scoreRows != kScoreRows)
@@ -74,6 +74,10 @@ Var ChunkMath::state(Var buffer, Index first, int64_t size) {
   return cast(k.load(buffer, {b, n, h, 0, first}, {K, size}), shape.compute);
 }
 
+Var ChunkMath::written(Var buffer, Index first, int64_t size) {
+  return cast(k.load(buffer, {b, n, h, 0, first}, {C, size}), shape.compute);
+}
+
 void ChunkMath::storeTokens(Var tile, Var buffer, Index first) {
   k.store(cast(tile, buffer.element()), buffer, {b, lo, h, first}, {.limit = hi, .dims = {1, 3}});
 }
@@ -84,6 +88,17 @@ void ChunkMath::storeGate(Var tile, Var buffer) {
 
 void ChunkMath::storeState(Var tile, Var buffer, Index first) {
   k.store(cast(tile, buffer.element()), buffer, {b, n, h, 0, first});
+}
+
+Var anew(Var of, int64_t time) {
+  Operation *op = static_cast<Value>(of).getDefiningOp();
+  op->setAttr("tile.anew", Builder(op->getContext()).getI64IntegerAttr(time));
+  return of;
+}
+
+Var asLoaded(Var widened) {
+  auto cast = static_cast<Value>(widened).getDefiningOp<arith::ExtFOp>();
+  return cast ? widened.with(cast.getIn()) : widened;
 }
 
 //===- Decays -----------------------------------------------------------------------------------------------------===//
@@ -113,9 +128,7 @@ DecayTable ChunkMath::decayTable(Var logDecay, Index first, int64_t size, bool s
                    .gNext = [=, this] { return load(lo + 1.0); },
                    .c = cumsum(load(lo)),
                    .scoreRows = shape.scoreRows,
-                   .silent = shape.compute.isF64()  ? -36.0
-                             : shape.token.isBF16() ? -10.0
-                                                    : -17.0};
+                   .silent = shape.silentLogDecay()};
   if (shape.delta()) {
     table.centred = !shape.mild;
     table.mostSpan = shape.token.isBF16() ? kMostSpanOfBf16 : -2 * kMildLogDecay;

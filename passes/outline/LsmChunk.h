@@ -52,6 +52,8 @@ struct LsmShape {
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
   bool wholeRows = false; ///< a chunk's gradient, factors of H, GH, VH and D: all value columns in one tile
+  bool split =
+      false; ///< of those a delta rule's gradient that reads what the scan has written: dV has a kernel of its own
   bool boxes = false; ///< a walk's tiles may come in boxes
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 
@@ -66,6 +68,8 @@ struct LsmShape {
   bool delta() const { return traits().beta; } ///< writes beta (v - k M)
   int64_t writtenRows() const { return traits().writtenRows(chunk); } ///< of factors
   bool decayGradient() const { return traits().trainsDecay(); }
+  /// The log decay whose exponential is as small as rounding.
+  double silentLogDecay() const { return compute.isF64() ? -36.0 : token.isBF16() ? -10.0 : -17.0; }
   /// Value columns per tile: states of 256 x 256 do not fit a cache.
   int64_t valueBlock() const { return divisorUpTo(values, mostColumns); }
   int64_t valueBlocks() const { return values / valueBlock(); }
@@ -97,7 +101,7 @@ struct DecayTable {
   int64_t scoreRows = kScoreRows;
   bool centred = false; ///< half of a span is as far as an exponent goes, so what is mild may span twice as much
   double mostSpan = -kMildLogDecay; ///< of what is mild
-  double silent = 0; ///< the log decay whose exponential is as small as rounding
+  double silent = 0; ///< LsmShape::silentLogDecay()
 
   /// Computes them but for `end`: fromStart, toEnd and pairScores share one exponential. `known`: decays are mild.
   void prepareScores(KernelBuilder &k, bool known);
@@ -140,6 +144,17 @@ PairScores strongPairs(KernelBuilder &k, const DecayTable &decay, llvm::ArrayRef
 Var up(KernelBuilder &k, Var x);
 Var down(KernelBuilder &k, Var x);
 
+/// What `of` gives is another one each time, for whoever joins equal operations: nothing is kept from one to the next.
+Var anew(Var of, int64_t time);
+/// A tile as it lies in memory, of what widens it.
+Var asLoaded(Var widened);
+/// A tile widened again, and one loaded again, at each time.
+inline Var widenedAnew(Var widened, int64_t time) { return anew(cast(asLoaded(widened), widened.element()), time); }
+inline Var loadedAnew(Var widened, int64_t time) {
+  anew(asLoaded(widened), time);
+  return widenedAnew(widened, time);
+}
+
 /// The tiles of one chunk: program (chunk n, head h, batch b), tokens [lo, hi). Rows past hi read k = v = 0, g = 0,
 /// beta = 0, so they neither write the state nor decay it.
 class ChunkMath {
@@ -155,6 +170,8 @@ public:
   Var gate(Var buffer);
   /// [K, size] of a per-chunk state [B, n, H, K, V].
   Var state(Var buffer, Index first, int64_t size);
+  /// [C, size] of what a scan by factors has written [B, n, H, C, V].
+  Var written(Var buffer, Index first, int64_t size);
   void storeTokens(Var tile, Var buffer, Index first);
   void storeGate(Var tile, Var buffer);
   void storeState(Var tile, Var buffer, Index first);

@@ -1,6 +1,6 @@
 //===- LsmChunkKernels.cpp - states and outputs of chunks, and the cotangent of the in-state ----------------------===//
 //
-//   plain classes (I, S0, S, V)            delta classes (H, GH; VH: DeltaTiles), lsm-family 4.4
+//   plain classes (I, S0, S, V)            delta classes (H, GH; beta of keys: DeltaTiles), lsm-family 4.4
 //   X  = (K exp(c_C - c))^T V              X = (K exp(c_C - c))^T U0,  U0 = (I + A)^-1 beta V
 //   P  = exp(c_C)                          P = exp(c_C) I - (K exp(c_C - c))^T W,  W = (I + A)^-1 beta exp(c) K
 //   O  = (Q exp(c)) M + S V                O = (Q exp(c)) M + S U,  U = (I + A)^-1 beta (V - exp(c) K M)
@@ -26,12 +26,20 @@ using namespace mlir;
 
 namespace braid {
 
-Var writingKeys(ChunkMath &math, Var betaIn, Var keys) {
-  return math.shape.vectorDecay() ? keys * expand(math.gate(betaIn), 1, math.K) : keys;
+/// Rows times beta.
+static Var timesBeta(ChunkMath &math, Var betaIn, Var rows) { return rows * expand(math.gate(betaIn), 1, rows.dim(1)); }
+
+/// Under decays of numbers products read keys as they are.
+Var scoresOfWriting(ChunkMath &math, Var betaIn, Var queries, Var keys) {
+  if (math.shape.vectorDecay())
+    return math.scores(queries, timesBeta(math, betaIn, keys));
+  Var beta = math.gate(betaIn);
+  return math.scores(queries, keys) * expand(beta, 0, math.C);
 }
 
-DeltaTiles::DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries) {
-  writing = writingKeys(math, betaIn, keys);
+DeltaTiles::DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries, Beta of) {
+  bool ofKeys = of == Beta::keys || math.shape.vectorDecay();
+  writing = ofKeys ? timesBeta(math, betaIn, keys) : keys;
   if (math.shape.vectorDecay()) {
     Vars lefts{keys};
     if (queries)
@@ -42,9 +50,11 @@ DeltaTiles::DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries) {
     return;
   }
   if (queries)
-    scores = math.scores(queries, keys);
-  beta = math.gate(betaIn);
-  a = times(math.decayed(dotTB(keys, keys)));
+    scores = ofKeys ? scoresOfWriting(math, betaIn, queries, keys) : math.scores(queries, keys);
+  Var gate = math.gate(betaIn);
+  a = math.decayed(dotTB(keys, keys)) * expand(gate, ofKeys ? 0 : 1, math.C);
+  if (!ofKeys)
+    beta = gate;
 }
 
 /// Row i of a decays with row i - 1, the first not at all: exp(c^_i) = exp(c_i-1).
@@ -204,40 +214,37 @@ void writeChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   });
 }
 
-/// O = (Q exp(c)) M + S U; low rank: + A_qk V + A_qb Z. U and Z are what the scan wrote.
+/// O = (Q exp(c)) M + S U, beta of keys; low rank: + A_qk V + A_qb Z. U and Z are what the scan wrote.
 void writeFactoredChunkOutput(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = in.keys("k"), valuesIn = shape.lowRank() ? in.values("v") : Var();
   Var decayIn = in.logDecay(), bIn = in.lowRank("b"), m = in.states("m");
-  Var betaIn = shape.vectorDecay() ? in.beta() : Var(); // of the keys that write
+  Var betaIn = in.beta(); // of the keys that write
   Var writtenIn = in.factor("written", shape.chunk, "value", shape.values), chunks = in.chunks(), o = in.values("o");
   Var scale = k.scalar("scale", shape.compute);
   ChunkMath math(k, shape, chunks);
-  auto written = [&](Var keys) { return betaIn ? writingKeys(math, betaIn, keys) : keys; };
-  auto writtenAt = [&](Index first) {
-    return cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, math.VB}), shape.compute);
-  };
   // One tile of values: all that is multiplied is on its way before anything is computed, and multiplied as it is.
   auto whole = [&] {
     Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn), state = math.state(m, 0, math.VB);
-    Var rows = writtenAt(0);
+    Var rows = math.written(writtenIn, 0, math.VB);
     if (!shape.vectorDecay())
       math.loadDecay(decayIn, /*scores=*/true);
-    Var scores = math.scores(queries, written(keys)) * scale;
+    Var scores = scoresOfWriting(math, betaIn, queries, keys) * scale;
     // Decays of channels are the queries', those of tokens numbers of a row.
     Var fromState = shape.vectorDecay() ? dot(math.fromStart(queries), state) : math.fromStart(dot(queries, state));
     math.storeTokens(dot(scores, rows, fromState * scale), o, 0);
   };
   auto blocks = [&] {
-    Var keys = written(math.keysOf(keysIn)), queries = math.keysOf(queriesIn) * scale;
+    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
     Vars scores;
     if (shape.lowRank())
       scores = pairScores(k, math.keyDecay(), {queries}, {keys, math.keysOf(bIn)}).s[0];
     else
-      scores.push_back(math.scores(queries, keys));
+      scores.push_back(scoresOfWriting(math, betaIn, queries, keys));
     Var queriesFromStart = math.fromStart(queries);
     math.valueLoop([&](Index first) {
-      Var sum = dot(scores.back(), writtenAt(first), dot(queriesFromStart, math.state(m, first, math.VB)));
+      Var fromState = dot(queriesFromStart, math.state(m, first, math.VB));
+      Var sum = dot(scores.back(), math.written(writtenIn, first, math.VB), fromState);
       if (shape.lowRank())
         sum = dot(scores.front(), math.tokens(valuesIn, first, math.VB), sum);
       math.storeTokens(sum, o, first);

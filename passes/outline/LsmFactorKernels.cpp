@@ -1,13 +1,12 @@
 //===- LsmFactorKernels.cpp - dense transitions as products of few rows, and the scans by them --------------------===//
 //
 //   P = diag(decay) + W^T R, X = W^T u (write, read and u of lsm.chunk_factors), w the decay to the end of the chunk
-//   delta (H, GH)  W = w K,       R = -(I + A)^-1 beta exp(c) K,       u = (I + A)^-1 beta V
-//   delta (VH)     W = w beta K,  R = -(I + A)^-1 (K exp(c)),          u = (I + A)^-1 V (DeltaTiles)
+//   delta          W = w beta K,  R = -(I + A)^-1 (K exp(c)),          u = (I + A)^-1 V (DeltaTiles, beta of keys)
 //   low rank (D)   W = w [B; K],  R = (I - A_ab)^-1 (A exp(c^)),       u = [(I - A_ab)^-1 A_ak V; V]
 //
 //   inverse (H, GH)  T = (I + A)^-1 diag(beta) alone: a walk that makes outputs multiplies by it what is left of V, and by keys itself (LsmOutputKernels.cpp)
 //
-//   scan           Z = u_1 + R M,   M <- decay M + W^T [Z; u_2];   Z is what the chunk writes: U of H and GH (LsmChunkKernels.cpp)
+//   scan           Z = u_1 + R M,   M <- decay M + W^T [Z; u_2];   Z is what the chunk writes, of a delta rule less its beta
 //   its adjoint    D <- decay D + R^T (W_1 D) + G^T dO, last chunk first
 //   G = exp(c) Q + S R (D: A_qb R): the rows by which outputs read the in-state, for U = u + R M. So dM = G^T dO, without a solve.
 //
@@ -61,12 +60,12 @@ void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
       math.eitherWay([&] {
         // Of all columns, if they are one tile: on their way while the triangle is inverted.
         Var all = math.VB == shape.values ? math.tokens(valuesIn, 0, math.VB) : Var();
-        DeltaTiles delta(math, betaIn, keys);
-        store(-solve(delta.a, delta.times(math.fromStart(keys))), read, 0, 0);
+        DeltaTiles delta(math, betaIn, keys, {}, DeltaTiles::Beta::keys);
+        store(-solve(delta.a, math.fromStart(keys)), read, 0, 0);
         store(math.toEnd(delta.writing), write, 0, 0);
         math.valueLoop([&](Index first) {
           Var values = all ? all : math.tokens(valuesIn, first, math.VB);
-          store(solve(delta.a, delta.times(values)), u, 0, first);
+          store(solve(delta.a, values), u, 0, first);
         });
       });
     } else {
@@ -157,7 +156,7 @@ void writeFactorScan(KernelBuilder &k, const LsmShape &shape) {
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);
   Var queriesIn = in.keys("q"), keysIn = shape.lowRank() ? in.lowRank("b") : in.keys("k"), decayIn = in.logDecay();
-  Var betaIn = shape.delta() && shape.vectorDecay() ? in.beta() : Var();
+  Var betaIn = in.beta();
   Var readIn = in.factor("read", shape.chunk, "key", shape.keys), doIn = in.values("d_o"), chunks = in.chunks();
   Var g = in.factor("g", shape.chunk, "key", shape.keys), d = in.factor("d", shape.chunk, "value", shape.values);
   Var scale = k.scalar("scale", shape.compute);
@@ -174,7 +173,7 @@ void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape) {
     math.valueLoop([&](Index first) { k.store(cast(math.tokens(doIn, first, math.VB), d.element()), d, at(first)); });
     math.loadDecay(decayIn, /*scores=*/true);
     math.eitherWay([&] {
-      Var scores = scaled(math.scores(queries, betaIn ? writingKeys(math, betaIn, keys) : keys));
+      Var scores = scaled(betaIn ? scoresOfWriting(math, betaIn, queries, keys) : math.scores(queries, keys));
       k.store(cast(dot(scores, read, scaled(math.fromStart(queries))), g.element()), g, at(0));
     });
   });

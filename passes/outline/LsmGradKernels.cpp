@@ -14,6 +14,9 @@
 //   a = q exp(c) (dO M^T), delta: .. - k exp(c) (dV M^T);  pairs_t = sum_{i >= t > j} W_ij,  W = dS S, delta: (dO U^T)
 //   S + dA A
 //
+// On a GPU, H and GH with all values in one tile, where a scan by factors wrote X = U / beta: dV and dbeta = rowsum(dH X) by a kernel of its own (writeChunkGradValues,
+// VH's too), all else from dV and X, as beta dA = -stril(dV U^T). Each has half of the tiles, and one solves.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
 
@@ -29,11 +32,16 @@ struct GradKernel {
       : k(k), shape(shape), in(k, shape), queriesIn(in.keys("q")), keysIn(in.keys("k")), valuesIn(in.values("v")),
         decayIn(in.logDecay()), betaIn(in.beta()), m(in.states("m")), dx(in.states("dx")), doIn(in.values("d_o")),
         chunks(in.chunks()), dq(in.keys("dq")), dk(in.keys("dk")), dv(in.values("dv")),
-        dLogDecay(shape.decayGradient() ? in.logDecay("dlog_decay") : Var()), dBeta(in.beta("dbeta")),
-        scale(k.scalar("scale", shape.compute)), math(k, shape, chunks) {}
+        dLogDecay(shape.decayGradient() ? in.logDecay("dlog_decay") : Var()),
+        dBeta(shape.split ? Var() : in.beta("dbeta")), scale(k.scalar("scale", shape.compute)), math(k, shape, chunks) {
+    if (shape.split)
+      writtenIn = in.factor("written", shape.chunk, "value", shape.values);
+  }
 
   void write() {
-    llvm::SmallVector<std::pair<Var, int64_t>> outputs{{dq, shape.keys}, {dk, shape.keys}, {dv, shape.values}};
+    llvm::SmallVector<std::pair<Var, int64_t>> outputs{{dq, shape.keys}, {dk, shape.keys}};
+    if (!shape.split)
+      outputs.push_back({dv, shape.values});
     if (dLogDecay)
       outputs.push_back({dLogDecay, 0});
     if (dBeta)
@@ -43,7 +51,9 @@ struct GradKernel {
       keys = math.keysOf(keysIn);
       math.loadDecay(decayIn, /*scores=*/true);
       if (shape.wholeRows)
-        return math.eitherWay([&] { shape.delta() ? writeWholeDelta() : writeWholePlain(); });
+        return math.eitherWay([&] {
+          shape.split ? writeSplitDelta() : shape.delta() ? writeWholeDelta() : writeWholePlain();
+        });
       queries = queries * scale;
       shape.delta() ? writeDelta() : writePlain();
     });
@@ -54,6 +64,7 @@ private:
   void writeDelta();
   void writeWholePlain();
   void writeWholeDelta();
+  void writeSplitDelta();
 
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
   /// dg of the scalar classes: W, a, b as above and rowsum(M D').
@@ -67,7 +78,7 @@ private:
   KernelBuilder &k;
   const LsmShape &shape;
   LsmBuffers in;
-  Var queriesIn, keysIn, valuesIn, decayIn, betaIn, m, dx, doIn, chunks, dq, dk, dv, dLogDecay, dBeta, scale;
+  Var queriesIn, keysIn, valuesIn, decayIn, betaIn, m, dx, doIn, chunks, dq, dk, dv, dLogDecay, dBeta, scale, writtenIn;
   ChunkMath math;
   Var queries, keys;
 };
@@ -196,8 +207,73 @@ void GradKernel::writeWholeDelta() {
   math.storeTokens(dotTA(y, keys, dot(y, keys, dotTA(z, queries, dKeys))), dk, 0);
 }
 
+/// As writeWholeDelta(), where dV and X are in memory. What pairs give a log decay is what rows behind it read less what they write: rounded once for both, so that
+/// it cancels, and no matrix of pairs is made. What ends give later tokens is all of them but for what they give earlier ones. A silent log decay gets 0: DecayTable.
+void GradKernel::writeSplitDelta() {
+  int64_t C = math.C, K = math.K, VB = math.VB;
+  Var beta = math.gate(betaIn), difference, tail;
+  auto pairs = [&](Var rows, Var written) { return math.decayed(dotTB(rows, written)) * expand(beta, 0, C); };
+  Var d = math.tokens(doIn, 0, VB), dValues = math.tokens(dv, 0, VB);
+  Var written = loadedAnew(math.written(writtenIn, 0, VB), 1);
+  Var ofQueries = pairs(d, written) * scale, ofKeys = -mask(pairs(dValues, written), tile::Keep::strict_lower);
+  Var state = math.state(m, 0, VB);
+  Var dQueries = dot(ofQueries, keys, math.fromStart(dotTB(d, state)) * scale);
+  if (dLogDecay)
+    difference = sum(loadedAnew(math.keysOf(queriesIn), 1) * dQueries, 1);
+  math.storeTokens(dQueries, dq, 0);
+  Var readByKeys = math.fromStart(dotTB(dValues, state));
+  Var dState = math.state(dx, 0, VB), writtenAgain = loadedAnew(math.written(writtenIn, 0, VB), 2);
+  Var read = dot(ofKeys, keys, -readByKeys);
+  if (dLogDecay)
+    difference = difference + sum(widenedAnew(keys, 1) * read, 1);
+  Var atEnd = math.toEnd(dotTB(writtenAgain, dState)) * expand(beta, 1, K);
+  Var queriesAgain = loadedAnew(math.keysOf(queriesIn), 2);
+  if (dLogDecay) {
+    Var stateAgain = loadedAnew(math.state(m, 0, VB), 2);
+    tail = sum(sum(widenedAnew(keys, 2) * atEnd, 1), 0) + math.acrossChunk() * sum(sum(stateAgain * dState, 1), 0);
+  }
+  Var write = dotTA(ofQueries, queriesAgain, dotTA(ofKeys, keys, atEnd));
+  if (dLogDecay) {
+    difference = cumsum(difference - sum(widenedAnew(keys, 3) * write, 1), 0, /*reverse=*/true) + splat(tail, {C});
+    math.storeGate(select(lt(math.gate(decayIn), shape.silentLogDecay()), 0.0, difference), dLogDecay);
+  }
+  math.storeTokens(read + write, dk, 0);
+}
+
 } // namespace
 
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape) { GradKernel(k, shape).write(); }
+
+void writeChunkGradValues(KernelBuilder &k, const LsmShape &shape) {
+  LsmBuffers in(k, shape);
+  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), decayIn = in.logDecay(), betaIn = in.beta();
+  Var dx = in.states("dx"), doIn = in.values("d_o"), chunks = in.chunks(), dv = in.values("dv"), writtenIn, dBeta;
+  llvm::SmallVector<std::pair<Var, int64_t>> outputs{{dv, shape.values}};
+  if (!shape.vectorDecay()) {
+    writtenIn = in.factor("written", shape.chunk, "value", shape.values);
+    dBeta = in.beta("dbeta");
+    outputs.push_back({dBeta, 0});
+  }
+  Var scale = k.scalar("scale", shape.compute);
+  ChunkMath math(k, shape, chunks);
+  forChunk(math, outputs, [&] {
+    math.loadDecay(decayIn, /*scores=*/true);
+    math.eitherWay([&] {
+      Var queries = math.keysOf(queriesIn), keys = math.keysOf(keysIn), d = math.tokens(doIn, 0, math.VB);
+      Var dState = math.state(dx, 0, math.VB), written, atEnd;
+      if (dBeta) {
+        written = math.written(writtenIn, 0, math.VB);
+        atEnd = math.toEnd(dot(keys, dState));
+      }
+      DeltaTiles delta(math, betaIn, keys, queries);
+      if (!atEnd)
+        atEnd = dot(math.toEnd(delta.writing), dState);
+      Var dWritten = solve(delta.a, dotTA(delta.scores * scale, d, atEnd), /*transpose=*/true);
+      if (dBeta)
+        math.storeGate(sum(dWritten * written, 1), dBeta);
+      math.storeTokens(delta.times(dWritten), dv, 0);
+    });
+  });
+}
 
 } // namespace braid

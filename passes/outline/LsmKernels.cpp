@@ -267,7 +267,7 @@ public:
     else
       launch.arg("k", factors.getK());
     optional(launch, "log_decay", factors.getLogDecay());
-    writingBeta(launch, shape, factors.getBeta());
+    optional(launch, "beta", factors.getBeta());
     launch.arg("read", factors.getRead()).arg("d_o", factors.getDO()).arg("chunks", factors.getChunks());
     launch.result("g", factors.getG().getType()).result("d", factors.getD().getType());
     context.replace(op, launch.scalar("scale", factors.getScale().convertToDouble(), shape.compute).run());
@@ -286,7 +286,7 @@ public:
     if (shape.lowRank())
       launch.arg("v", output.getV());
     optional(launch, "log_decay", output.getLogDecay());
-    writingBeta(launch, shape, output.getBeta());
+    optional(launch, "beta", output.getBeta());
     optional(launch, "b", output.getB());
     launch.arg("m", output.getM()).arg("written", output.getWritten()).arg("chunks", output.getChunks());
     launch.result("o", output.getO().getType());
@@ -330,12 +330,14 @@ public:
       shape.mostColumns = std::clamp<int64_t>(kKeptElements / (shape.chunk * shape.keys), 1, shape.mostColumns);
     shape.wholeRows = elementOf(grad.getM()).isBF16() && hasWholeRows(shape);
     // Of what is written and its cotangent the rest follows without a triangle.
-    bool split = shape.delta() && shape.vectorDecay() && shape.wholeRows;
-    if (split && !grad.getWritten())
-      shape.wholeRows = split = false;
-    if (split)
+    shape.split = shape.delta() && shape.wholeRows && grad.getWritten();
+    if (shape.delta() && shape.vectorDecay() && !shape.split)
+      shape.wholeRows = false;
+    SmallVector<Value> ofValues; // dV, H and GH: dbeta
+    if (shape.split) {
       shape.multiplied = elementOf(grad.getWritten());
-    Value dValues = split ? gradOfValues(grad, shape) : Value();
+      ofValues = gradOfValues(grad, shape);
+    }
     auto write = shape.elementDecay()  ? writeElementChunkGrad
                  : shape.vectorDecay() ? writeVectorChunkGrad
                                        : writeChunkGrad;
@@ -343,14 +345,14 @@ public:
     scanOperands(launch, grad);
     launch.arg("m", grad.getM()).arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
     launch.result("dq", grad.getDq().getType()).result("dk", grad.getDk().getType());
-    if (split)
-      launch.arg("dv", dValues).arg("written", grad.getWritten());
+    if (shape.split)
+      launch.arg("dv", ofValues[0]).arg("written", grad.getWritten());
     else
       launch.result("dv", grad.getDv().getType());
     llvm::SmallVector<llvm::StringRef> names;
     if (shape.decayGradient())
       names.push_back("dlog_decay");
-    if (shape.delta())
+    if (shape.delta() && ofValues.size() < 2)
       names.push_back("dbeta");
     if (shape.lowRank())
       names.append({"da", "db"});
@@ -366,8 +368,10 @@ public:
       launch.result(name, i == 0 && shape.product ? Type(perChunk(type)) : type);
     }
     SmallVector<Value> results = launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run();
-    if (split)
-      results.insert(results.begin() + 2, dValues);
+    if (shape.split) {
+      results.insert(results.begin() + 2, ofValues[0]);
+      results.append(ofValues.begin() + 1, ofValues.end());
+    }
     if (shape.product) {
       SmallVector<int64_t> parts(shapeOf(results[3]).drop_front(2));
       parts.insert(parts.begin(), shapeOf(results[3])[0] * shapeOf(results[3])[1]);
@@ -448,15 +452,17 @@ private:
   using StringRefs = std::initializer_list<llvm::StringRef>;
   using Extents = llvm::SmallVector<int64_t, 3>;
 
-  /// dV of a delta rule: (I + A)^-T (S^T dO + (K exp(c_C - c)) D').
-  Value gradOfValues(LsmChunkGradOp grad, const LsmShape &shape) {
+  /// dV of a delta rule, (I + A)^-T (S^T dO + (K exp(c_C - c)) D'). H and GH: dbeta too, which is a sum along rows of what is solved and what was written.
+  SmallVector<Value> gradOfValues(LsmChunkGradOp grad, const LsmShape &shape) {
     auto launch =
         begin("chunk_grad_values", shape, writeChunkGradValues, chunkGrid, chunkExtents(grad.getChunks(), shape));
     launch.arg("q", grad.getQ()).arg("k", grad.getK());
     gates(launch, grad);
     launch.arg("dx", grad.getDx()).arg("d_o", grad.getDO()).arg("chunks", grad.getChunks());
     launch.result("dv", grad.getDv().getType());
-    return launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run()[0];
+    if (!shape.vectorDecay())
+      launch.arg("written", grad.getWritten()).result("dbeta", grad.getDgates().back().getType());
+    return launch.scalar("scale", grad.getScale().convertToDouble(), shape.compute).run();
   }
   /// Of a scan by factors, over states [B, n, H, K, V]; `state`: a value of the type that is carried.
   LsmShape ofFactors(LsmClass classId, Value states, Value state, Value read) {
@@ -526,11 +532,6 @@ private:
   }
   static Extents columnExtents(Value states, const LsmShape &shape) {
     return {shape.valueBlocks(), shape.heads, shapeOf(states)[0]};
-  }
-  /// Of kernels that read written rows: where beta is one of the keys that write (DeltaTiles).
-  static void writingBeta(OutlineContext::Launch &launch, const LsmShape &shape, Value beta) {
-    if (shape.vectorDecay())
-      optional(launch, "beta", beta);
   }
   static void optional(OutlineContext::Launch &launch, llvm::StringRef name, Value value) {
     if (value)

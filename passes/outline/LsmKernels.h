@@ -43,9 +43,9 @@ void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
 void writeOutputWalk(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
+void writeChunkGradValues(KernelBuilder &k, const LsmShape &shape); // H, GH, VH
 // LsmVectorKernels.cpp: V, VH, D, R
 void writeVectorChunkGrad(KernelBuilder &k, const LsmShape &shape);
-void writeChunkGradValues(KernelBuilder &k, const LsmShape &shape); // VH
 // LsmElementKernels.cpp: E
 void writeElementChunkState(KernelBuilder &k, const LsmShape &shape);
 void writeElementChunkOutput(KernelBuilder &k, const LsmShape &shape);
@@ -149,12 +149,14 @@ private:
   }
 };
 
-/// A delta rule in a chunk: U = (I + A)^-1 R of the rows R = V - exp(c) K M.
-///   H, GH   A_ij = beta_i k_i k_j^T exp(c_i - c_j), and R's rows are times beta: a number of a row is one behind all products
-///   VH      A_ij = k_i (beta_j k_j)^T exp(c_i - c_j): decayed keys are products of their own, so beta is one of those that write
+/// A delta rule in a chunk: U = (I + A)^-1 R of the rows R = V - exp(c) K M. Whose beta is:
+///   rows   A_ij = beta_i k_i k_j^T exp(c_i - c_j), and R's rows are times beta
+///   keys   A_ij = k_i (beta_j k_j)^T exp(c_i - c_j): that of those that write, so U is divided by it and dU is dV
 struct DeltaTiles {
+  /// Of VH always the keys', which are decayed for products of their own; and theirs in all that scans by factors read and write.
+  enum class Beta : uint8_t { rows, keys };
   /// Where decays of scores are loaded. With `queries`, whose scores share the exponentials of the keys'.
-  DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries = {});
+  DeltaTiles(ChunkMath &math, Var betaIn, Var keys, Var queries = {}, Beta of = Beta::rows);
   /// Rows of R, or of cotangents of U's.
   Var times(Var rows) const { return beta ? rows * expand(beta, 1, rows.dim(1)) : rows; }
 
@@ -163,10 +165,10 @@ struct DeltaTiles {
   Var a; ///< solve() reads its strictly lower triangle
 
 private:
-  Var beta; ///< of the rows; VH: none
+  Var beta; ///< of the rows, if it is theirs
 };
-/// The keys that write: VH: times beta.
-Var writingKeys(ChunkMath &math, Var betaIn, Var keys);
+/// Scores of queries with the keys that write, times beta.
+Var scoresOfWriting(ChunkMath &math, Var betaIn, Var queries, Var keys);
 
 /// Class D in a chunk (lsm-family 4.5): what all its kernels need.
 struct LowRankTiles {

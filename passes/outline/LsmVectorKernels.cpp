@@ -44,7 +44,7 @@ struct VectorGradKernel {
         chunks(in.chunks()), dq(in.keys("dq")), dk(in.keys("dk")), dv(in.values("dv")),
         dLogDecay(in.logDecay("dlog_decay")), dBeta(in.beta("dbeta")), da(in.lowRank("da")), db(in.lowRank("db")),
         dValueDecay(in.valueDecay("dvalue_decay")), scale(k.scalar("scale", shape.compute)), math(k, shape, chunks) {
-    if (shape.delta() && shape.wholeRows) // dV is known, too
+    if (shape.split) // dV is known, too
       writtenIn = in.factor("written", shape.chunk, "value", shape.values);
   }
 
@@ -110,9 +110,6 @@ private:
   void writeRank1();
 
   Var zeros(Shape tile) { return k.tile(tile, shape.compute); }
-  Var writtenOf(Index first, int64_t size) {
-    return cast(k.load(writtenIn, {math.b, math.n, math.h, 0, first}, {math.C, size}), shape.compute);
-  }
   /// The sum over the rows before each row.
   Var before(Var x) { return down(k, cumsum(x)); }
   /// Stores the cotangents of lefts (into dq, da) and rights (into dk, db) and of the log decay. Returns the scores, if
@@ -192,19 +189,6 @@ void VectorGradKernel::writeVector() {
     Var d = math.tokens(doIn, first, VB), dState = math.state(dx, first, VB);
     math.storeTokens(dotTA(scores, d, dot(keysToEnd, dState)), dv, first);
   });
-}
-
-/// What `of` gives is another one each time, for whoever joins equal operations: nothing is kept from one to the next.
-static Var anew(Var of, int64_t time) {
-  Operation *op = static_cast<Value>(of).getDefiningOp();
-  op->setAttr("tile.anew", Builder(op->getContext()).getI64IntegerAttr(time));
-  return of;
-}
-
-/// A tile as it lies in memory, of what widens it.
-static Var asLoaded(Var widened) {
-  auto cast = static_cast<Value>(widened).getDefiningOp<arith::ExtFOp>();
-  return cast ? widened.with(cast.getIn()) : widened;
 }
 
 /// All value columns are one tile, and tiles of tokens lie in registers (lower/ThreadColumns.cpp): few are alive at a time, for each cotangent is stored as soon
@@ -298,53 +282,48 @@ void VectorGradKernel::writeDelta() {
   finish(sums, {queries, keys}, {delta.writing}, /*wantScores=*/false);
 }
 
-/// As writeWhole(), where U and dV are in memory: no triangle is solved here. In-states are read twice, cotangents of out-states between: what a query reads, what keys
-/// write, what keys read, each with as little beside it as there is.
+/// As writeWhole(), where U and dV are in memory: no triangle is solved here. What queries and keys read of in-states comes first, both times exp(c - r), then what
+/// keys write of cotangents of out-states, times exp(r - c). Queries and keys are widened where a formula reads them.
 void VectorGradKernel::writeWholeDelta() {
   if (math.isStrong())
     return writeStrongDelta();
   DecayTable decay = math.keyDecay();
   int64_t C = math.C, K = math.K, VB = shape.values;
   Var beta = expand(math.gate(betaIn), 1, K);
-  Var writing;
-  auto load = [&](int64_t time) {
-    auto loaded = [&](Var buffer) {
-      return anew(cast(anew(asLoaded(math.keysOf(buffer)), time), shape.compute), time);
-    };
-    queries = loaded(queriesIn) * scale;
-    keys = loaded(keysIn);
+  Var loadedQueries = math.keysOf(queriesIn), loadedKeys = math.keysOf(keysIn), writing;
+  auto widen = [&](int64_t time) {
+    queries = widenedAnew(loadedQueries, time) * scale;
+    keys = widenedAnew(loadedKeys, time);
     writing = keys * beta;
   };
-  Var d = math.tokens(doIn, 0, VB), dValues = math.tokens(dv, 0, VB), u = writtenOf(0, VB),
+  Var d = math.tokens(doIn, 0, VB), dValues = math.tokens(dv, 0, VB), u = math.written(writtenIn, 0, VB),
       state = math.state(m, 0, VB);
-  load(1);
-  Var leftQueries = decay.leftOfScores(queries), leftKeys = decay.leftOfScores(keys), right = writing / decay.start;
+  widen(1);
+  // An exponential of its own, and quotients below: a reciprocal for both would be kept from here to there.
+  Var right = writing * exp(decay.entering ? expand(decay.last * 0.5, 0, C) - decay.c : -decay.c);
+  Var leftQueries = decay.leftOfScores(queries), leftKeys = decay.leftOfScores(keys);
   Var ofQueries = dotTB(d, u), ofKeys = -mask(dotTB(dValues, u), tile::Keep::strict_lower);
   // What pairs and states give each row, but for a query's read of its own token's write.
   Var own = expand(diagonal(ofQueries), 1, K), inside = mask(ofQueries, tile::Keep::strict_lower);
   Var dQueries = decay.leftOfScores(dot(inside, right, decay.atEntry(dotTB(d, state))));
-  load(2);
+  widen(2);
   Var difference = queries * dQueries;
   math.storeTokens((dQueries + own * writing) * scale, dq, 0);
-  // What keys write. exp(r - c) is made again, so that exp(c - r) is not kept beside products. What ends give later tokens is all of them but for what they give
-  // earlier ones, so it needs no running sum of its own.
-  Var again = cumsum(anew(decay.g(), 1));
-  Var inverse = exp(decay.entering ? expand(decay.last * 0.5, 0, C) - again : -again);
-  Var dState = math.state(dx, 0, VB), dWriting = dotTB(u, dState);
+  Var read = -decay.atEntry(dotTB(dValues, state)), dState = math.state(dx, 0, VB);
+  Var dKeys = decay.leftOfScores(dot(ofKeys, right, read));
+  widen(3);
+  difference = difference + keys * dKeys;
+  // What keys write. What ends give later tokens is all of them but for what they give earlier ones, so it needs no running sum of its own.
+  Var dWriting = dotTB(u, dState);
   dWriting = decay.entering ? decay.atEntry(dWriting) : dWriting * expand(exp(decay.last), 0, C);
-  load(3);
-  Var tail = sum(writing * dWriting * inverse, 0);
-  dWriting = dotTA(ofKeys, leftKeys, dotTA(inside, leftQueries, dWriting)) * inverse;
-  load(4);
+  widen(4);
+  Var stateAgain = loadedAnew(math.state(m, 0, VB), 1);
+  Var tail = sum(writing * dWriting / decay.start, 0) + sum(stateAgain * dState, 1) * math.acrossChunk();
+  dWriting = dotTA(ofKeys, leftKeys, dotTA(inside, leftQueries, dWriting)) / decay.start;
+  widen(5);
   difference = difference - writing * dWriting;
   dWriting = dWriting + own * queries;
   math.storeGate(sum(dWriting * keys, 1), dBeta);
-  // What keys read.
-  Var stateAgain = cast(anew(asLoaded(math.state(m, 0, VB)), 1), shape.compute);
-  tail = tail + sum(stateAgain * dState, 1) * math.acrossChunk();
-  Var dKeys = dot(ofKeys, right, -decay.atEntry(dotTB(dValues, stateAgain))) / inverse;
-  load(5);
-  difference = difference + keys * dKeys;
   math.storeTokens(dKeys + dWriting * beta, dk, 0);
   difference = cumsum(difference, 0, /*reverse=*/true) + expand(tail, 0, C);
   math.storeTokens(decay.cotangent(difference), dLogDecay, 0);
@@ -355,7 +334,7 @@ void VectorGradKernel::writeStrongDelta() {
   int64_t C = math.C, block = divisorUpTo(shape.keys, kStrongColumns), VB = divisorUpTo(shape.values, kStrongColumns);
   Var beta = expand(math.gate(betaIn), 1, block);
   Vars ds = k.loop(0, shape.values, VB, {zeros({C, C}), zeros({C, C})}, [&](Var at, llvm::ArrayRef<Var> now) -> Vars {
-    Var u = writtenOf(at, VB);
+    Var u = math.written(writtenIn, at, VB);
     return {dotTB(math.tokens(doIn, at, VB), u, now[0]), dotTB(math.tokens(dv, at, VB), u, now[1])};
   });
   Var ofQueries = ds[0], ofKeys = -mask(ds[1], tile::Keep::strict_lower);
@@ -374,7 +353,7 @@ void VectorGradKernel::writeStrongDelta() {
                  };
                  Var state = states(m), dState = states(dx);
                  return {dotTB(math.tokens(doIn, at, VB), state, now[0]), dotTB(math.tokens(dv, at, VB), state, now[1]),
-                         dotTB(writtenOf(at, VB), dState, now[2]), now[3] + sum(state * dState, 1)};
+                         dotTB(math.written(writtenIn, at, VB), dState, now[2]), now[3] + sum(state * dState, 1)};
                });
     Var dQueries = decay.fromStart(sums[0]) + pairs.dLeft[0], dKeys = pairs.dLeft[1] - decay.fromStart(sums[1]);
     Var last = decay.toEnd(sums[2]), dWriting = pairs.dRight[0] + last + own * queries;
@@ -446,23 +425,5 @@ void VectorGradKernel::writeRank1() {
 } // namespace
 
 void writeVectorChunkGrad(KernelBuilder &k, const LsmShape &shape) { VectorGradKernel(k, shape).write(); }
-
-void writeChunkGradValues(KernelBuilder &k, const LsmShape &shape) {
-  LsmBuffers in(k, shape);
-  Var queriesIn = in.keys("q"), keysIn = in.keys("k"), decayIn = in.logDecay(), betaIn = in.beta();
-  Var dx = in.states("dx"), doIn = in.values("d_o"), chunks = in.chunks(), dv = in.values("dv");
-  Var scale = k.scalar("scale", shape.compute);
-  ChunkMath math(k, shape, chunks);
-  forChunk(math, {{dv, shape.values}}, [&] {
-    math.loadDecay(decayIn, /*scores=*/true);
-    math.eitherWay([&] {
-      Var d = math.tokens(doIn, 0, math.VB), dState = math.state(dx, 0, math.VB);
-      Var queries = math.keysOf(queriesIn), keys = math.keysOf(keysIn);
-      DeltaTiles delta(math, betaIn, keys, queries);
-      Var dWritten = dotTA(delta.scores * scale, d, dot(math.toEnd(delta.writing), dState));
-      math.storeTokens(delta.times(solve(delta.a, dWritten, /*transpose=*/true)), dv, 0);
-    });
-  });
-}
 
 } // namespace braid

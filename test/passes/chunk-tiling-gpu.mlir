@@ -41,17 +41,17 @@ func.func @factors(%q: !tok, %g: !channels, %m: !state, %d: !doc) -> (!tok, !sta
 
 // CHECK-LABEL: func.func @factors_grad
 // CHECK: %[[F:.*]], %[[W:.*]], %[[R:.*]], %[[P:.*]] = braid.lsm.chunk_factors GH {{.*}} -> (tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>, tensor<2x8x2xf32>)
-// CHECK: braid.lsm.factor_scan GH
+// CHECK: %[[M:.*]], %[[Z:.*]], %{{.*}} = braid.lsm.factor_scan GH
 // CHECK: %[[G:.*]], %[[D:.*]] = braid.lsm.chunk_output_factors GH {{.*}} factors(%[[R]]) {{.*}} -> (tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>)
 // CHECK: braid.lsm.factor_scan_grad GH factors(%[[W]], %[[R]], %[[P]]) cotangents(%[[G]], %[[D]], {{.*}} -> (tensor<2x8x2x16x16xbf16>, tensor<2x2x16x16xf32>)
-// CHECK: braid.lsm.chunk_grad GH
+// CHECK: braid.lsm.chunk_grad GH {{.*}} in_state(%[[M]]) written(%[[Z]]) cotangents
 func.func @factors_grad(%q: !tok, %g: !gate, %b: !gate, %m: !state, %d: !doc) -> (!tok, !state) {
   %r:6 = braid.lsm.scan_grad GH %q, %q, %q log_decay(%g) beta(%b) initial_state(%m) documents(%d) cotangents(%q, %m) {chunk_size = 16 : i64, scale = 0.5 : f64}
       : (!tok, !tok, !tok, !gate, !gate, !state, !doc, !tok, !state) -> (!tok, !tok, !tok, !gate, !gate, !state)
   return %r#0, %r#5 : !tok, !state
 }
 
-// Under decays of channels the gradient of a delta rule reads what the scan wrote, so that it solves once.
+// Under decays of channels alike.
 // CHECK-LABEL: func.func @vector_delta_grad
 // CHECK: braid.lsm.chunk_factors VH {{.*}} -> (tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>, tensor<2x8x2x16x16xbf16>, tensor<2x8x2x1x16xf32>)
 // CHECK: %[[M:.*]], %[[Z:.*]], %{{.*}} = braid.lsm.factor_scan VH

@@ -3,11 +3,22 @@
 // Decays of channels: beta is of the keys that write, which outputs read too. dV has a kernel of its own, which solves; what reads it and U does not.
 // CHECK-LABEL: func.func @vector_delta(
 // CHECK: tile.launch @lsm_chunk_output_vh_h2_k64_v64_c32_whole_factored_bf16_mbf16 {{.*}}
-// CHECK: %[[DV:.*]] = tile.launch @lsm_chunk_grad_values_vh_h2_k64_v64_c32_whole_bf16_mbf16
-// CHECK: tile.launch @lsm_chunk_grad_vh_h2_k64_v64_c32_whole_bf16_mbf16 {{.*}}%[[DV]]
-// CHECK-LABEL: func.func @lsm_chunk_grad_values_vh_h2_k64_v64_c32_whole_bf16_mbf16(
+// CHECK: %[[DV:.*]] = tile.launch @lsm_chunk_grad_values_vh_h2_k64_v64_c32_split_bf16_mbf16
+// CHECK: tile.launch @lsm_chunk_grad_vh_h2_k64_v64_c32_split_bf16_mbf16 {{.*}}%[[DV]]
+// CHECK-LABEL: func.func @lsm_chunk_grad_values_vh_h2_k64_v64_c32_split_bf16_mbf16(
 // CHECK: tile.solve
-// CHECK-LABEL: func.func @lsm_chunk_grad_vh_h2_k64_v64_c32_whole_bf16_mbf16(
+// CHECK-LABEL: func.func @lsm_chunk_grad_vh_h2_k64_v64_c32_split_bf16_mbf16(
+// CHECK-NOT: tile.solve
+// Where decays are mild queries are loaded once, and widened by each formula that reads them.
+// CHECK: scf.if
+// CHECK: scf.if
+// CHECK: %[[Q:.*]] = tile.load %arg0[
+// CHECK-NOT: tile.load %arg0[
+// CHECK: arith.extf %[[Q]] {tile.anew = 1 : i64}
+// CHECK-NOT: tile.load %arg0[
+// CHECK: arith.extf %[[Q]] {tile.anew = 2 : i64}
+// CHECK-NOT: {{tile.load %arg0\[|tile.solve}}
+// CHECK: } else {
 // CHECK-NOT: tile.solve
 !tok = tensor<1x64x2x64xbf16>
 !gate = tensor<1x64x2xf32>
