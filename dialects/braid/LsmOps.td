@@ -191,6 +191,28 @@ def Braid_LsmChunkInverseOp : Braid_ChunkOp<"chunk_inverse", []> {
   let results = (outs AnyRankedTensor:$inverse, Optional<AnyRankedTensor>:$sums);
   let assemblyFormat = !strconcat("$class_id $k (`log_decay` `(` $log_decay^ `)`)? `beta` `(` $beta `)` ", chunksFormat, " ", typesFormat);
 }
+def Braid_LsmChunkWalkFactorsOp : Braid_ChunkOp<"chunk_walk_factors", []> {
+  let summary = "what a walk over chunks multiplies a state, and what it finds left of V, by (VH)";
+  let description = [{
+    With X = V - keys M a chunk gives O = queries M + scores X and M <- decay M + write^T X: queries = scale Q exp(c), keys = K exp(c), scores = scale S T,
+    write = T^T (beta K exp(c_C - c)), decay = exp(c_C), T = (I + A)^-1 the UT transform (Yang et al. 2024, arXiv:2406.06484, equation 10; under decays of channels:
+    Kimi Team 2025, arXiv:2510.26692). T stands in what reads and writes, so a walk multiplies by no triangle. queries, keys, write [B, n, H, C, K], scores [B, n, H, C, C], zero above
+    the diagonal, decay [B, n, H, 1, K]. Chunks without tokens have none.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$log_decay, AnyRankedTensor:$beta, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id,
+                   F64Attr:$scale, I64Attr:$chunk_size);
+  let results = (outs AnyRankedTensor:$queries, AnyRankedTensor:$keys, AnyRankedTensor:$write, AnyRankedTensor:$scores, AnyRankedTensor:$decay);
+  let assemblyFormat = !strconcat("$class_id $q `,` $k `log_decay` `(` $log_decay `)` `beta` `(` $beta `)` ", chunksFormat, " ", typesFormat);
+}
+def Braid_LsmFactorWalkOp : Braid_ChunkOp<"factor_walk", []> {
+  let summary = "factor_scan and chunk_output in one (VH): o of every token and the state after the last; no state of a chunk in memory";
+  let description = [{ X = V - keys M, O = queries M + scores X, M <- decay M + write^T X, by the results of lsm.chunk_walk_factors. v, o [B, T, H, V], states [B, H, K, V]. }];
+  let arguments = (ins AnyRankedTensor:$queries, AnyRankedTensor:$keys, AnyRankedTensor:$write, AnyRankedTensor:$scores, AnyRankedTensor:$decay, AnyRankedTensor:$v,
+                   AnyRankedTensor:$initial_state, AnyRankedTensor:$chunks, Braid_LsmClass:$class_id);
+  let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$final_state);
+  let assemblyFormat = !strconcat("$class_id `factors` `(` $queries `,` $keys `,` $write `,` $scores `,` $decay `)` $v `initial_state` `(` $initial_state `)` ",
+                                  chunksFormat, " ", typesFormat);
+}
 def Braid_LsmChunkFactorsOp : Braid_ChunkOp<"chunk_factors"> {
   let summary = "dense P and X of every chunk as products of few rows";
   let arguments = (ins AnyRankedTensor:$k, AnyRankedTensor:$v, Optional<AnyRankedTensor>:$log_decay, Optional<AnyRankedTensor>:$beta,

@@ -453,6 +453,62 @@ LogicalResult LsmChunkFactorsOp::verify() {
   CHECK(verifyFactor(*this, u, getClassId(), u, 4, ScanTraits(getClassId()).writtenRows(chunk)));
   return verifyFactor(*this, read, getClassId(), read, 4, chunk);
 }
+/// What a walk multiplies by, of chunks with states [B, n, H, K, V] as `x` has dimensions: [B, n, H, C, K], C x C, 1 x K.
+static LogicalResult verifyWalkFactors(Operation *op, LsmClass kind, Named chunks, Named queries, Named keys,
+                                       Named write, Named scores, Named decay) {
+  ScanTraits takes(kind);
+  if (!takes.beta || !takes.vectorDecay)
+    return op->emitOpError() << "class " << stringifyLsmClass(kind) << " has no factors of a walk: VH has";
+  CHECK(hasRank(op, queries, 5));
+  int64_t tokens = queries.dim(3);
+  CHECK(verifyFactor(op, queries, kind, queries, 4, tokens));
+  CHECK(verifyChunks(op, chunks, queries));
+  CHECK(sameDim(op, "chunk", chunks, 1, queries, 1));
+  for (Named rows : {keys, write})
+    CHECK(verifyFactor(op, rows, kind, queries, 4, tokens));
+  CHECK(verifyFactor(op, decay, kind, queries, 4, 1));
+  CHECK(verifyFactor(op, scores, kind, scores, 4, tokens));
+  for (auto [i, word] : llvm::enumerate(ArrayRef<StringLiteral>{"batch", "chunk", "head"}))
+    CHECK(sameDim(op, word, queries, static_cast<int64_t>(i), scores, static_cast<int64_t>(i)));
+  return sameDim(op, "token of the chunk", queries, 3, scores, 4);
+}
+LogicalResult LsmChunkWalkFactorsOp::verify() {
+  Named q{"q", getQ()}, k{"k", getK()}, queries{"queries", getQueries()};
+  CHECK(verifyWalkFactors(*this, getClassId(), {"chunks", getChunks()}, queries, {"keys", getKeys()},
+                          {"write", getWrite()}, {"scores", getScores()}, {"decay", getDecay()}));
+  for (Named x : {q, k}) {
+    CHECK(hasRank(*this, x, 4));
+    CHECK(isFloat(*this, x));
+  }
+  CHECK(isLike(*this, q, k));
+  for (auto [gate, rank] : {std::pair(Named{"log_decay", getLogDecay()}, 4), {Named{"beta", getBeta()}, 3}}) {
+    CHECK(hasRank(*this, gate, rank));
+    CHECK(verifyGate(*this, k, gate, rank));
+  }
+  CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
+  if (queries.dim(3) != static_cast<int64_t>(getChunkSize()))
+    return emitOpError() << "queries has " << queries.dim(3) << " rows per chunk but must have " << getChunkSize();
+  CHECK(sameDim(*this, "batch", k, 0, queries, 0));
+  CHECK(sameDim(*this, "head", k, 2, queries, 2));
+  return sameDim(*this, "key dimension", k, 3, queries, 4);
+}
+LogicalResult LsmFactorWalkOp::verify() {
+  Named v{"v", getV()}, state{"initial_state", getInitialState()}, queries{"queries", getQueries()};
+  CHECK(verifyWalkFactors(*this, getClassId(), {"chunks", getChunks()}, queries, {"keys", getKeys()},
+                          {"write", getWrite()}, {"scores", getScores()}, {"decay", getDecay()}));
+  CHECK(hasRank(*this, v, 4));
+  CHECK(isFloat(*this, v));
+  CHECK(sameDim(*this, "batch", v, 0, queries, 0));
+  CHECK(sameDim(*this, "head", v, 2, queries, 2));
+  CHECK(hasRank(*this, state, 4));
+  CHECK(isFloat(*this, state));
+  CHECK(sameDim(*this, "batch", v, 0, state, 0));
+  CHECK(sameDim(*this, "head", v, 2, state, 1));
+  CHECK(sameDim(*this, "key dimension", queries, 4, state, 2));
+  CHECK(sameDim(*this, "value dimension", v, 3, state, 3));
+  CHECK(isLike(*this, {"o", getO()}, v));
+  return sameType(*this, {"final_state", getFinalState()}, state);
+}
 LogicalResult LsmFactorScanOp::verify() {
   Named u{"u", getU()}, m{"m", getM()}, write{"write", getWrite()}, read{"read", getRead()},
       chunks{"chunks", getChunks()};

@@ -77,8 +77,8 @@ Interval braid::boundsOf(Value value) { return Ranges().of(value); }
 
 bool braid::makesDecayedScores(Operation *op) {
   return llvm::TypeSwitch<Operation *, bool>(op)
-      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp, LsmChunkOutputFactorsOp,
-            LsmChunkGradOp>([](auto chunk) {
+      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkWalkFactorsOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp,
+            LsmChunkOutputFactorsOp, LsmChunkGradOp>([](auto chunk) {
         ScanTraits traits(chunk.getClassId());
         bool pairs = isa<LsmChunkOutputOp, LsmChunkGradOp>(chunk.getOperation()) || traits.dense;
         return pairs && traits.vectorDecay && !traits.elementDecay;

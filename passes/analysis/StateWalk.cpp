@@ -104,23 +104,32 @@ bool braid::walksStates(const ScanSizes &sizes, Type gate, Operation *op) {
   return blocks && (op->hasAttr(attrs::walkSegments) || blocks->microseconds < separateStates(sizes));
 }
 
+/// Values of a group of four warps, which multiply from shared memory.
+static constexpr int64_t kGroupValues = 64;
+/// Between products of a delta rule three more tiles of tokens by values are in registers.
+static constexpr int64_t kMostDeltaTokens = 64;
+
+/// Whether what a walk multiplies by is made for all chunks before (lsm.chunk_walk_factors).
+static bool isByFactors(const ScanSizes &sizes) {
+  ScanTraits traits(sizes.classId);
+  return traits.beta && traits.vectorDecay;
+}
+
 std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operation *op) {
   // Warps have 16 tokens and 16 values each; a thread has registers for so many keys, a block room for the chunks of two iterations.
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
-  // Between products of a delta rule three more tiles of tokens by values are in registers.
-  constexpr int64_t mostDeltaTokens = 64;
   // Decays of the tokens that a thread has, and of those that they meet, are more than what is left beside scores, outputs and states of 128 (284 bytes spilled).
   constexpr int64_t mostGatedTokens = 64;
   bool gated = ScanTraits(sizes.classId).decay && sizes.classId != LsmClass::S0;
   bool delta = ScanTraits(sizes.classId).beta;
-  // Under decays of channels blocks of these lie in the rows of warps, too, and queries and keys in shared memory once more, decayed.
-  bool channels = ScanTraits(sizes.classId).vectorDecay;
-  int64_t tiles = 2 * sizes.keys + (delta ? 2 : 1) * sizes.chunk,
+  // Under decays of channels blocks of these lie in the rows of warps, too, and queries and keys in shared memory once more, decayed. Factors are made before.
+  bool factors = isByFactors(sizes), channels = ScanTraits(sizes.classId).vectorDecay && !factors;
+  int64_t tiles = (factors ? 3 : 2) * sizes.keys + (delta ? 2 : 1) * sizes.chunk,
           chunkBytes = sizes.chunk * (2 * tiles + 4 * (channels ? sizes.keys : 1)),
-          madeBytes = 2 * sizes.chunk * (sizes.chunk + (channels ? 2 * sizes.keys : 0));
+          madeBytes = factors ? 0 : 2 * sizes.chunk * (sizes.chunk + (channels ? 2 * sizes.keys : 0));
   int64_t blockBytes = 2 * chunkBytes + madeBytes;
   if (blockBytes > roomBytes || sizes.chunk < leastTokens ||
-      sizes.chunk > (delta   ? mostDeltaTokens
+      sizes.chunk > (delta   ? kMostDeltaTokens
                      : gated ? mostGatedTokens
                              : mostTokens) ||
       !llvm::isPowerOf2_64(static_cast<uint64_t>(sizes.chunk)) || sizes.values % sizes.chunk != 0 ||
@@ -128,7 +137,8 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
     return std::nullopt;
   auto C = static_cast<double>(sizes.chunk), K = static_cast<double>(sizes.keys),
        heads = static_cast<double>(sizes.rows * sizes.heads), allValues = static_cast<double>(sizes.values);
-  double keyBytes = gated ? bytesOfKeys(sizes, K) : 2 * K;
+  // Beside queries.
+  double keyBytes = factors ? 4 * K + 4 * K / C : gated ? bytesOfKeys(sizes, K) : 2 * K;
   std::optional<OutputBlocks> best;
   auto [fewest, most] = segmentsOf(op);
   if (delta) // what a segment does to a state is a matrix
@@ -140,11 +150,15 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
     double flops = 2 * C * (2 * K * C + C * K + C * C), bytes = C * (keyBytes + 2 * K + 4 * C);
     double alone = kOutputIteration + kOutputToken * C + (channels ? kOutputChannel * K : 0);
     if (delta) {
-      flops += 2 * C * C * (K + C);
+      flops += factors ? 0 : 2 * C * C * (K + C); // keys' product stands for that of scores
       bytes += 2 * C * C;
-      alone += kDeltaIteration + kDeltaToken * C;
     }
-    double together = channels && 2 * blockBytes > roomBytes ? 1 : 2;
+    if (delta && !factors)
+      alone += kDeltaIteration + kDeltaToken * C;
+    // Two warps, as a scan by factors has, of twice as many products as its.
+    if (factors && sizes.chunk < kGroupValues)
+      alone = kFactorIteration + kFactorToken * C;
+    double together = (channels || factors) && 2 * blockBytes > roomBytes ? 1 : 2;
     double rounds = std::ceil(programs / (together * kMultiprocessors));
     double busy = std::max(programs / kMultiprocessors, 1.0);
     double each = std::max({alone * rounds, busy * flops / kFlops, busy * bytes / kCacheBytes});
@@ -170,11 +184,16 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
 static std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, Operation *op, bool wgmma) {
   // Under decays of channels a thread has 241 to 255 registers where groups of four warps multiply from shared memory. Fragments of right operands are up to 28 more (S:
   // 222, 250): of class V 36 to 2300 bytes would be spilled.
-  bool channels = ScanTraits(sizes.classId).vectorDecay;
+  bool factors = isByFactors(sizes), channels = ScanTraits(sizes.classId).vectorDecay && !factors;
   if (channels && !wgmma)
     return std::nullopt;
   std::optional<OutputBlocks> best;
   ScanSizes now = sizes;
+  // What was chosen for the tiles of other kernels is no bound; what was given is.
+  if (factors && op->hasAttr(attrs::chunkCosts))
+    now.chunk = std::max(now.chunk, kMostDeltaTokens);
+  while (now.chunk >= now.tokens)
+    now.chunk /= 2;
   for (int64_t least = channels ? 64 : 16; now.chunk >= least; now.chunk /= 2)
     if (std::optional<OutputBlocks> blocks = outputBlocksOf(now, op);
         blocks && (!best || blocks->microseconds < best->microseconds))
@@ -182,9 +201,12 @@ static std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, Operatio
   return best;
 }
 
-/// Microseconds of lsm.chunk_inverse.
+/// Microseconds of lsm.chunk_inverse, or of lsm.chunk_walk_factors.
 static double inverses(const ScanSizes &sizes, int64_t chunk) {
-  double bytes = bytesOfKeys(sizes, static_cast<double>(sizes.keys)) + 4 + 2 * static_cast<double>(chunk);
+  auto K = static_cast<double>(sizes.keys), C = static_cast<double>(chunk);
+  double bytes = bytesOfKeys(sizes, K) + 4 + 2 * C;
+  if (isByFactors(sizes))
+    bytes += 2 * K + 6 * K + 4 * K / C;
   return kLaunch + static_cast<double>(sizes.rows * sizes.tokens * sizes.heads) * bytes / kOutputBytes;
 }
 
@@ -201,7 +223,7 @@ static double separateFactors(const ScanSizes &sizes) {
 
 std::optional<OutputBlocks> braid::walksOutputs(const ScanSizes &sizes, Type gate, Operation *op, bool wgmma) {
   ScanTraits traits(sizes.classId);
-  if (traits.lowRank || (traits.vectorDecay && sizes.classId != LsmClass::V) || (gate && !gate.isF32()) ||
+  if (traits.lowRank || traits.valueDecay || traits.elementDecay || (gate && !gate.isF32()) ||
       sizes.tokens <= sizes.chunk)
     return std::nullopt;
   std::optional<OutputBlocks> blocks = outputBlocks(sizes, op, wgmma);

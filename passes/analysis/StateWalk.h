@@ -4,7 +4,7 @@
 // a head, which multiplies what it adds (lsm.state_walk). The walk moves a fifth to a half of the bytes, but its chunks stand one behind the other, so
 // it needs enough programs: where heads are few, of segments of a row. Both are counted, in bytes, programs and what an iteration waits for (StateWalk.cpp). Where nobody else
 // reads states of chunks, outputs may be made where the state is (lsm.output_walk): then none lies in memory, for an iteration of four products. So may those of
-// delta rules (H, GH), in six, in the place of factors, their scan and outputs of chunks.
+// delta rules, in six (H, GH) or, by factors that are made before, in four (VH), in the place of factors, their scan and outputs of chunks.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #ifndef PASSES_ANALYSIS_STATEWALK_H
@@ -18,6 +18,11 @@ struct ScanSizes {
   LsmClass classId;
   int64_t rows, tokens, heads, keys, values, chunk;
 
+  static ScanSizes of(LsmFactorWalkOp walk) {
+    auto v = mlir::cast<mlir::RankedTensorType>(walk.getV().getType()).getShape();
+    auto rows = mlir::cast<mlir::RankedTensorType>(walk.getWrite().getType()).getShape();
+    return {walk.getClassId(), v[0], v[1], v[2], rows[4], v[3], rows[3]};
+  }
   template <typename Op> static ScanSizes of(Op op, int64_t chunk) {
     auto k = mlir::cast<mlir::RankedTensorType>(op.getK().getType()).getShape();
     auto v = mlir::cast<mlir::RankedTensorType>(op.getV().getType()).getShape();

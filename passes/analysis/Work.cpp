@@ -118,6 +118,17 @@ static int64_t scanFlops(Operation *op, int64_t maxDocuments) {
         // A = K K^T, and a triangular system with C right sides.
         return inChunks(s, s.getK(), s.getK(), [](ChunkCosts c) { return c.strictK() + c.C * c.C / 3; });
       })
+      .Case([](LsmChunkWalkFactorsOp s) {
+        // A, Q K^T, (I + A)^-T applied to the keys that write, and scores times the inverse.
+        return inChunks(s, s.getK(), s.getK(),
+                        [](ChunkCosts c) { return 2 * c.strictK() + c.lowerK() + c.C * c.C / 3; });
+      })
+      .Case([](LsmFactorWalkOp s) {
+        // K M, Q M, what a chunk adds to the state and decays it by, and scores times what is left of V.
+        ScanSizes sizes = ScanSizes::of(s);
+        ChunkCosts c{std::min(sizes.chunk, sizes.tokens), sizes.keys, sizes.values};
+        return sizes.rows * sizes.tokens * sizes.heads * (3 * c.state() + c.lowerV() + 2 * c.K * c.V / c.C);
+      })
       .Case([](LsmChunkOutputOp o) {
         return inChunks(o, o.getQ(), o.getV(), [&](ChunkCosts c) {
           if (o.getWritten()) // Q K^T, S U, Q M; low rank: Q B^T, A_qb Z
@@ -344,6 +355,10 @@ static bool holdsChunks(Operation *op, Value value) {
       .Case([&](LsmSegmentScanOp s) { return value == s.getX() || value == s.getP(); })
       .Case([&](LsmStateScanGradOp s) { return value == s.getDm() || value == s.getP() || value == s.getDx(); })
       .Case([&](LsmChunkFactorsOp s) { return llvm::is_contained(s->getResults(), value); })
+      .Case([&](LsmChunkWalkFactorsOp s) { return llvm::is_contained(s->getResults(), value); })
+      .Case([&](LsmFactorWalkOp s) {
+        return llvm::is_contained({s.getQueries(), s.getKeys(), s.getWrite(), s.getScores(), s.getDecay()}, value);
+      })
       .Case([&](LsmChunkInverseOp s) { return value == s.getInverse() || value == s.getSums(); })
       .Case([&](LsmOutputWalkOp s) { return value && (value == s.getInverse() || value == s.getSums()); })
       .Case([&](LsmFactorScanOp s) {

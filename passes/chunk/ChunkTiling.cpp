@@ -5,7 +5,7 @@
 //              in one function) -> chunk_output_grad_state (dM) -> state_scan_grad (D', dinitial) -> chunk_grad
 //              S and V of bf16 on a GPU: chunk_table -> state_walk (M, final), adjoint state_walk (D', dinitial), where that is counted to be faster
 //              I, S0 and S of bf16 on a GPU, where no gradient in the function shares the states: chunk_table -> output_walk (o, final), likewise;
-//              H and GH: chunk_table -> chunk_inverse -> output_walk
+//              H and GH: chunk_table -> chunk_inverse -> output_walk;  VH: chunk_table -> chunk_walk_factors -> factor_walk
 //              dense transitions of bf16 on a GPU: chunk_factors -> factor_scan (M, written) -> chunk_output;
 //              chunk_output_factors -> factor_scan_grad (D') -> chunk_grad
 //   scan of one token -> step
@@ -127,6 +127,33 @@ template <typename Scan> struct Chunked {
                                             scan.getLogDecay(), state, chunks, scan.getClassId(), scale, size,
                                             adjoint));
   }
+  /// Outputs and the last state of a scan; of a delta rule by the inverse of each chunk's triangle.
+  LsmOutputWalkOp buildOutputWalk() {
+    Value decay = scan.getLogDecay(), inverse, sums;
+    if (ScanTraits(scan.getClassId()).beta) {
+      Type sumsType = decay ? perChunk({3 * size}, element) : Type();
+      auto made = LsmChunkInverseOp::create(builder, loc, perChunk({size, size}, multiplied), sumsType, scan.getK(),
+                                            decay, scan.getBeta(), chunks, scan.getClassId(), size);
+      inverse = made.getInverse();
+      sums = made.getSums();
+      decay = {};
+    }
+    return explained(LsmOutputWalkOp::create(builder, loc, scan.getO().getType(), scan.getFinalState().getType(),
+                                             scan.getQ(), scan.getK(), scan.getV(), decay, inverse, sums,
+                                             scan.getInitialState(), chunks, scan.getClassId(), scan.getScale(), size));
+  }
+  /// The same by factors that are made before.
+  LsmFactorWalkOp buildFactorWalk() {
+    int64_t K = k.getDimSize(3);
+    RankedTensorType ofKeys = perChunk({size, K}, multiplied);
+    auto factors = explained(
+        LsmChunkWalkFactorsOp::create(builder, loc, ofKeys, ofKeys, ofKeys, perChunk({size, size}, multiplied),
+                                      perChunk({1, K}, element), scan.getQ(), scan.getK(), scan.getLogDecay(),
+                                      scan.getBeta(), chunks, scan.getClassId(), scan.getScale(), size));
+    return LsmFactorWalkOp::create(builder, loc, scan.getO().getType(), scan.getFinalState().getType(),
+                                   factors.getQueries(), factors.getKeys(), factors.getWrite(), factors.getScores(),
+                                   factors.getDecay(), scan.getV(), scan.getInitialState(), chunks, scan.getClassId());
+  }
   /// What the chunk's gradient reads: a delta rule solves once then.
   Value writtenForGradient() { return ScanTraits(scan.getClassId()).beta ? written : Value(); }
   /// m and finalState too.
@@ -180,21 +207,10 @@ bool tileAsWalk(LsmScanOp scan, const Tables &tables) {
   scan.setChunkSize(blocks->tokens);
   Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), tables);
   chunked.buildTable();
-  Value decay = scan.getLogDecay(), inverse, sums;
-  if (ScanTraits(scan.getClassId()).beta) {
-    Type sumsType = decay ? chunked.perChunk({3 * chunked.size}, chunked.element) : Type();
-    auto made = LsmChunkInverseOp::create(
-        chunked.builder, chunked.loc, chunked.perChunk({chunked.size, chunked.size}, chunked.multiplied), sumsType,
-        scan.getK(), decay, scan.getBeta(), chunked.chunks, scan.getClassId(), static_cast<uint64_t>(blocks->tokens));
-    inverse = made.getInverse();
-    sums = made.getSums();
-    decay = {};
-  }
-  auto walk = chunked.explained(LsmOutputWalkOp::create(
-      chunked.builder, chunked.loc, scan.getO().getType(), scan.getFinalState().getType(), scan.getQ(), scan.getK(),
-      scan.getV(), decay, inverse, sums, scan.getInitialState(), chunked.chunks, scan.getClassId(), scan.getScale(),
-      static_cast<uint64_t>(blocks->tokens)));
-  scan.replaceAllUsesWith(walk.getResults());
+  ScanTraits traits(scan.getClassId());
+  Operation *walk = traits.beta && traits.vectorDecay ? chunked.buildFactorWalk().getOperation()
+                                                      : chunked.buildOutputWalk().getOperation();
+  scan.replaceAllUsesWith(walk->getResults());
   scan.erase();
   return true;
 }

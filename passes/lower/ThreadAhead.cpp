@@ -33,6 +33,7 @@ struct ThreadLowering::Ahead {
   scf::ForOp loop;
   int64_t step, stages = 2;
   bool grouped = false; ///< copies of an iteration are one group
+  bool multipliesCarried = false; ///< a state that it adds to
   SmallVector<tile::LoadOp> loads;
   DenseSet<Operation *> boxes; ///< those that come in boxes, as panels
   int64_t boxBytes = 0; ///< of an iteration
@@ -55,6 +56,17 @@ static bool isCarried(Value v, scf::ForOp loop) {
     llvm::append_range(work, made->getOperands());
   }
   return false;
+}
+
+/// Whether `v` is a tile that the loop carries, rounded, from zero where the iteration says so.
+static bool isCarriedState(Value v, scf::ForOp loop) {
+  auto rounded = v.getDefiningOp<arith::TruncFOp>();
+  if (!rounded)
+    return false;
+  Value state = rounded.getIn();
+  if (auto restart = state.getDefiningOp<scf::ForOp>())
+    state = restart.getInitArgs()[cast<OpResult>(state).getResultNumber()];
+  return llvm::is_contained(loop.getRegionIterArgs(), state);
 }
 
 /// What an iteration's place depends on is known without one: the induction variable, arithmetic, what lies outside, and, if wanted, numbers in
@@ -101,9 +113,14 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
   bool handsOn = rows && llvm::any_of(op.getBody()->getOps<tile::DotOp>(), [&](tile::DotOp dot) {
                    return inRows.count(dot.getResult()) && isHandedOn(dot.getB());
                  });
-  bool walk = handsOn || (rows && llvm::any_of(*op.getBody(), [&](Operation &inside) {
-                            return isRunningSum(&inside) && inRows.count(inside.getResult(0));
-                          }));
+  // Or the state that it adds to.
+  ahead->multipliesCarried = rows && llvm::any_of(op.getBody()->getOps<tile::DotOp>(), [&](tile::DotOp dot) {
+                               return inRows.count(dot.getResult()) && isCarriedState(dot.getA(), op);
+                             });
+  bool together = handsOn || ahead->multipliesCarried;
+  bool walk = together || (rows && llvm::any_of(*op.getBody(), [&](Operation &inside) {
+                             return isRunningSum(&inside) && inRows.count(inside.getResult(0));
+                           }));
   auto stays = [&](Value source) {
     return llvm::none_of(written, [&](Value target) { return mayShare(source, target); });
   };
@@ -168,7 +185,7 @@ std::shared_ptr<const ThreadLowering::Ahead> ThreadLowering::loadsAhead(scf::For
       --ahead->stages;
     return fit();
   };
-  if (walk && !most(handsOn ? 2 : kWantedStages)) {
+  if (walk && !most(together ? 2 : kWantedStages)) {
     room = limits.sharedBytes - kPatternBytes * static_cast<int64_t>(ahead->loads.size());
     for (Operation &inside : *op.getBody()) // lies beside, in each iteration
       if (inside.getNumResults() == 1 && isHandedOn(inside.getResult(0)))
@@ -207,6 +224,13 @@ View ThreadLowering::stageOf(const Ahead &ahead, size_t i, Value stage) {
   Value at = add(mul(stage, constant(buffer->bytes / ahead.stages)), buffer->offset);
   view.memref = memref::ViewOp::create(b, loc, memref, shared, at, ValueRange());
   return view;
+}
+
+/// Whether what a product reads stays where it is until the iteration ends: it is awaited where its sums are read. Other walks wait for all products of an iteration together, or
+/// for each.
+bool ThreadLowering::staysUntilEnd(tile::DotOp dot, Value right) const {
+  std::shared_ptr<const Ahead> ahead = aheads.lookup(dot->getParentOp());
+  return ahead && ahead->multipliesCarried && fetched.count(right.getDefiningOp());
 }
 
 /// Starts the copies of iteration `at`, if there is one, as one group; only the end of the iteration before waits for them.

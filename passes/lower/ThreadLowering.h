@@ -324,6 +324,7 @@ private:
   void awaitAhead(const Ahead &ahead, Value at, Value number);
   void finishAhead(const Ahead &ahead);
   void fetchBeside();
+  bool staysUntilEnd(tile::DotOp dot, Value right) const;
   static bool collectPlaces(Value v, scf::ForOp loop, llvm::SetVector<Operation *> &places, bool tables = false,
                             bool carried = false);
 

@@ -305,7 +305,8 @@ SmallVector<Value> ThreadLowering::multiplyOwned(tile::DotOp op, bool turned) {
     touched(right, false);
     sums = multiplyPanels(rows, held, {right, panelOf(tileType(rightTile)), rightTurned}, depth, sums);
     // Nobody writes, before all sums of an iteration are read, what walks that hand rows on multiply.
-    bool goesOn = !rowBoxes.empty() || llvm::any_of(panels, [&](Value panel) { return isHandedOn(panel); });
+    bool goesOn = !rowBoxes.empty() || staysUntilEnd(op, rightTile) ||
+                  llvm::any_of(panels, [&](Value panel) { return isHandedOn(panel); });
     if (!goesOn)
       sums = awaitProducts(sums);
     else

@@ -7,6 +7,7 @@
 #include "passes/Passes.h"
 #include "passes/analysis/DecayRange.h"
 #include "passes/analysis/ExpertRows.h"
+#include "passes/analysis/StateWalk.h"
 #include "passes/analysis/Work.h"
 #include "passes/outline/LsmChunk.h"
 #include "passes/outline/OutlineFamilies.h"
@@ -64,6 +65,13 @@ std::string splitChoiceOf(Operation *op) {
   return {};
 }
 
+std::string walkChoice(int64_t chunk) {
+  return llvm::formatv("outputs where the state is: one walk over the row, chunk after chunk of {0} tokens; no state "
+                       "of a chunk in memory",
+                       chunk)
+      .str();
+}
+
 /// How it was decided to do the op, in the words of the pass that decided.
 std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f32Parts) {
   Operation *op = unit.front();
@@ -101,8 +109,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f3
                : library && !gpu ? "library: one product per expert, rows known on the device"
                                  : "generated: one product per expert, rows known on the device (braid-gemm-kernels)";
       })
-      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkInverseOp, LsmChunkOutputOp, LsmChunkOutputGradStateOp,
-            LsmChunkOutputFactorsOp, LsmChunkGradOp>(chunked)
+      .Case<LsmChunkStateOp, LsmChunkFactorsOp, LsmChunkInverseOp, LsmChunkWalkFactorsOp, LsmChunkOutputOp,
+            LsmChunkOutputGradStateOp, LsmChunkOutputFactorsOp, LsmChunkGradOp>(chunked)
       .Case<LsmStateScanOp, LsmFactorScanOp, LsmStateWalkOp>([](auto scan) {
         auto states = cast<RankedTensorType>(scan.getM().getType());
         return llvm::formatv("the only part in order: one step per chunk; a state for each of {0} chunks, {1} bytes "
@@ -111,12 +119,8 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f3
                              states.getNumElements() * states.getElementTypeBitWidth() / 8)
             .str();
       })
-      .Case([](LsmOutputWalkOp walk) {
-        return llvm::formatv("outputs where the state is: one walk over the row, chunk after chunk of {0} tokens; no "
-                             "state of a chunk in memory",
-                             walk.getChunkSize())
-            .str();
-      })
+      .Case([](LsmOutputWalkOp walk) { return walkChoice(static_cast<int64_t>(walk.getChunkSize())); })
+      .Case([](LsmFactorWalkOp walk) { return walkChoice(ScanSizes::of(walk).chunk); })
       .Case<LsmStateScanGradOp, LsmFactorScanGradOp>([](auto) { return "the only part in order: one step per chunk"; })
       .Case<LsmInnerStatesOp, LsmInnerOutputOp, LsmInnerGradOp>([](auto inner) {
         return llvm::formatv("mini-batches of {0} tokens, class {1}: matrix products inside a mini-batch",

@@ -34,6 +34,8 @@ inline constexpr int64_t kKeptElements = 16384;
 inline constexpr int64_t kMostColumns = 64;
 /// Of values, where all columns are one tile (LsmShape::wholeRows).
 inline constexpr int64_t kMostWholeRow = 128;
+/// Channels of a tile where pairs of strong decays have many.
+inline constexpr int64_t kStrongColumns = 32;
 /// Elements of such a tile that the threads of a GPU's block have in registers, and its columns in their warps (lower/ThreadColumns.cpp).
 inline constexpr int64_t kMostWholeTile = 8192, kWholeColumns = 64;
 

@@ -5,6 +5,8 @@
 //   low rank (D)   W = w [B; K],  R = (I - A_ab)^-1 (A exp(c^)),       u = [(I - A_ab)^-1 A_ak V; V]
 //
 //   inverse (H, GH)  T = (I + A)^-1 diag(beta) alone: a walk that makes outputs multiplies by it what is left of V, and by keys itself (LsmOutputKernels.cpp)
+//   of a walk (VH)   rows decayed already, K exp(c) and scale Q exp(c), and T = (I + A)^-1 in what reads and writes: T^T (w beta K) and scale S T. Decays of channels
+//                    are most of what a walk would compute and a third of what it would read, and which way a chunk's scores are made is settled here.
 //
 //   scan           Z = u_1 + R M,   M <- decay M + W^T [Z; u_2];   Z is what the chunk writes, of a delta rule less its beta
 //   its adjoint    D <- decay D + R^T (W_1 D) + G^T dO, last chunk first
@@ -41,6 +43,74 @@ void writeChunkInverse(KernelBuilder &k, const LsmShape &shape) {
       k.store(x, sums, {math.b, math.n, math.h, row * math.C});
   });
 }
+
+namespace {
+
+/// What a walk multiplies by (VH).
+struct WalkFactors {
+  WalkFactors(KernelBuilder &k, const LsmShape &shape)
+      : k(k), shape(shape), in(k, shape), queriesIn(in.keys("q")), keysIn(in.keys("k")), decayIn(in.logDecay()),
+        betaIn(in.beta()), chunks(in.chunks()), queriesOut(in.rowsOfChunks("queries")),
+        keysOut(in.rowsOfChunks("keys")), write(in.rowsOfChunks("write")), scores(in.scoresOfChunks()),
+        decay(in.decayOfChunks()), scale(k.scalar("scale", shape.compute)), math(k, shape, chunks) {}
+
+  void writeKernel() {
+    forChunk(math, {}, [&] {
+      math.loadDecay(decayIn, /*scores=*/true);
+      math.eitherWay([&] { math.isStrong() ? writeStrong() : writeMild(); });
+      store(math.acrossChunk(), decay, 0);
+    });
+  }
+
+private:
+  void store(Var tile, Var buffer, Index first) {
+    k.store(cast(tile, buffer.element()), buffer, {math.b, math.n, math.h, 0, first});
+  }
+  void writeMild() {
+    Var keys = math.keysOf(keysIn), queries = math.keysOf(queriesIn) * scale;
+    DeltaTiles delta(math, betaIn, keys, queries); // first, so that nothing is stored before all loads are on their way
+    store(math.fromStart(keys), keysOut, 0);
+    store(math.fromStart(queries), queriesOut, 0);
+    store(dot(delta.scores, k.inverted(delta.a), delta.scores), scores, 0);
+    // What a channel decays by is one behind the product, which takes what scores have been multiplied by.
+    DecayTable table = math.keyDecay();
+    Var across = table.entering ? table.entering : exp(table.last);
+    Var right = solve(delta.a, table.rightOfScores(delta.writing), /*transpose=*/true);
+    store(right * expand(across, 0, math.C), write, 0);
+  }
+  /// Pairs have many tiles, so some channels at a time.
+  void writeStrong() {
+    int64_t block = divisorUpTo(shape.keys, kStrongColumns);
+    Var beta = expand(math.gate(betaIn), 1, block), zeros = k.tile({math.C, math.C}, shape.compute);
+    auto decayOf = [&](Var first) { return math.decayTable(decayIn, first, block, /*scores=*/true).ofStrong(); };
+    auto keysOf = [&](Var first) { return math.tokens(keysIn, first, block); };
+    auto queriesOf = [&](Var first) { return math.tokens(queriesIn, first, block) * scale; };
+    Vars pairs = k.loop(0, shape.keys, block, {zeros, zeros}, [&](Var first, llvm::ArrayRef<Var> now) -> Vars {
+      DecayTable table = decayOf(first);
+      Var keys = keysOf(first);
+      PairScores some = strongPairs(k, table, {keys, queriesOf(first)}, {keys * beta}, {});
+      return {now[0] + some.s[0][0], now[1] + some.s[1][0]};
+    });
+    store(dot(pairs[1], k.inverted(pairs[0]), pairs[1]), scores, 0);
+    k.loop(0, shape.keys, block, [&](Var first) {
+      DecayTable table = decayOf(first);
+      Var keys = keysOf(first);
+      store(table.fromStart(keys), keysOut, first);
+      store(table.fromStart(queriesOf(first)), queriesOut, first);
+      store(solve(pairs[0], table.toEnd(keys * beta), /*transpose=*/true), write, first);
+    });
+  }
+
+  KernelBuilder &k;
+  const LsmShape &shape;
+  LsmBuffers in;
+  Var queriesIn, keysIn, decayIn, betaIn, chunks, queriesOut, keysOut, write, scores, decay, scale;
+  ChunkMath math;
+};
+
+} // namespace
+
+void writeChunkWalkFactors(KernelBuilder &k, const LsmShape &shape) { WalkFactors(k, shape).writeKernel(); }
 
 void writeChunkFactors(KernelBuilder &k, const LsmShape &shape) {
   LsmBuffers in(k, shape);

@@ -179,10 +179,7 @@ public:
       ends = launch.run();
     }
     shape.mostColumns = shape.chunk;
-    // Boxes are no larger than what they are cut from, and their rows 128 bytes.
-    constexpr int64_t boxColumns = 64;
-    shape.boxes = context.boxes && shape.token.isBF16() && shapeOf(walk.getK())[1] >= shape.chunk &&
-                  shape.keys >= boxColumns && shape.chunk >= boxColumns && shape.keys % 8 == 0;
+    shape.boxes = hasBoxes(shape, shapeOf(walk.getK())[1]);
     auto launch = begin(context.boxes && !shape.boxes ? "output_walk_by_rows" : "output_walk", shape, writeOutputWalk,
                         columnGrid, {blocks->perHead * shape.segments, shape.heads, rows});
     launch.arg("q", walk.getQ()).arg("k", walk.getK()).arg("v", walk.getV());
@@ -210,6 +207,43 @@ public:
     launch.result("inverse", inverse.getInverse().getType());
     if (inverse.getSums())
       launch.result("sums", inverse.getSums().getType());
+    context.replace(op, launch.run());
+    return success();
+  }
+
+  LogicalResult walkFactors(LsmChunkWalkFactorsOp factors) {
+    LsmShape shape = ofChunk(factors.getClassId(), factors.getK(), factors.getK(), factors.getLogDecay(),
+                             factors.getBeta(), elementOf(factors.getDecay()), factors.getChunkSize());
+    shape.multiplied = elementOf(factors.getWrite());
+    auto launch =
+        begin("chunk_walk_factors", shape, writeChunkWalkFactors, chunkGrid, chunkExtents(factors.getChunks(), shape));
+    launch.arg("q", factors.getQ()).arg("k", factors.getK());
+    launch.arg("log_decay", factors.getLogDecay()).arg("beta", factors.getBeta());
+    launch.arg("chunks", factors.getChunks());
+    for (auto [name, result] :
+         llvm::zip(StringRefs{"queries", "keys", "write", "scores", "decay"}, factors->getResults()))
+      launch.result(name, result.getType());
+    context.replace(op, launch.scalar("scale", factors.getScale().convertToDouble(), shape.compute).run());
+    return success();
+  }
+
+  LogicalResult factorWalk(LsmFactorWalkOp walk) {
+    LsmShape shape = shapeOfTokens(walk.getClassId(), walk.getV(), walk.getV(), walk.getDecay(), {},
+                                   elementOf(walk.getInitialState()), shapeOf(walk.getWrite())[3]);
+    shape.keys = shapeOf(walk.getWrite())[4];
+    shape.multiplied = elementOf(walk.getWrite());
+    std::optional<OutputBlocks> blocks = outputBlocksOf(ScanSizes::of(walk), walk);
+    if (!blocks)
+      return walk.emitOpError("has no kernel: chunks must be of 32 or 64 tokens, values a multiple of them, keys one "
+                              "of 16 and at most 128");
+    shape.mostColumns = shape.chunk;
+    shape.boxes = hasBoxes(shape, shapeOf(walk.getV())[1]);
+    auto launch = begin(context.boxes && !shape.boxes ? "factor_walk_by_rows" : "factor_walk", shape, writeOutputWalk,
+                        columnGrid, {blocks->perHead, shape.heads, shapeOf(walk.getV())[0]});
+    launch.arg("queries", walk.getQueries()).arg("keys", walk.getKeys()).arg("write", walk.getWrite());
+    launch.arg("scores", walk.getScores()).arg("decay", walk.getDecay()).arg("v", walk.getV());
+    launch.arg("chunks", walk.getChunks()).arg("initial_state", walk.getInitialState());
+    launch.result("o", walk.getO().getType()).result("final_state", walk.getFinalState().getType());
     context.replace(op, launch.run());
     return success();
   }
@@ -477,6 +511,12 @@ private:
       shape.mostColumns = ofTwoWarps;
     return shape;
   }
+  /// Whether a walk's tiles may come in boxes, of rows of so many tokens: these are no larger than what they are cut from, and their rows 128 bytes.
+  bool hasBoxes(const LsmShape &shape, int64_t tokens) const {
+    constexpr int64_t boxColumns = 64;
+    return context.boxes && shape.token.isBF16() && tokens >= shape.chunk && shape.keys >= boxColumns &&
+           shape.chunk >= boxColumns && shape.keys % 8 == 0;
+  }
   /// What a block of threads multiplies on tensor cores it reads once, in one piece, where its sums are in registers: where triangles are inverted tiles of tokens
   /// by keys and by values, all in the same columns.
   bool hasWholeRows(const LsmShape &shape) const {
@@ -565,6 +605,8 @@ LogicalResult outlineLsm(Operation *op, OutlineContext &context) {
       .Case([&](LsmOutputWalkOp walk) { return outline.outputWalk(walk); })
       .Case([&](LsmChunkInverseOp inverse) { return outline.inverse(inverse); })
       .Case([&](LsmChunkFactorsOp factors) { return outline.factors(factors); })
+      .Case([&](LsmChunkWalkFactorsOp factors) { return outline.walkFactors(factors); })
+      .Case([&](LsmFactorWalkOp walk) { return outline.factorWalk(walk); })
       .Case([&](LsmChunkOutputFactorsOp factors) { return outline.outputFactors(factors); })
       .Case([&](LsmFactorScanOp scan) { return outline.factorScan(scan); })
       .Case([&](LsmFactorScanGradOp scan) { return outline.factorScanGrad(scan); })

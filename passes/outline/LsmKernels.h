@@ -31,6 +31,7 @@ void writeChunkOutputGradState(KernelBuilder &k, const LsmShape &shape);
 // LsmFactorKernels.cpp: H, GH, VH, D
 void writeChunkFactors(KernelBuilder &k, const LsmShape &shape);
 void writeChunkInverse(KernelBuilder &k, const LsmShape &shape); // H, GH
+void writeChunkWalkFactors(KernelBuilder &k, const LsmShape &shape); // VH
 void writeChunkOutputFactors(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScan(KernelBuilder &k, const LsmShape &shape);
 void writeFactorScanGrad(KernelBuilder &k, const LsmShape &shape);
@@ -39,7 +40,7 @@ void writeStateWalk(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGrad(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkEnds(KernelBuilder &k, const LsmShape &shape);
 void writeStateWalkGradEnds(KernelBuilder &k, const LsmShape &shape);
-// LsmOutputKernels.cpp: I, S0, S, V, H, GH
+// LsmOutputKernels.cpp: I, S0, S, V, H, GH; by factors VH
 void writeOutputWalk(KernelBuilder &k, const LsmShape &shape);
 // LsmGradKernels.cpp: I, S0, S, H, GH
 void writeChunkGrad(KernelBuilder &k, const LsmShape &shape);
@@ -114,6 +115,10 @@ struct LsmBuffers {
   }
   /// T of every chunk [B, n, H, C, C].
   Var inverse() { return shape.delta() ? factor("inverse", shape.chunk, "token", shape.chunk) : Var(); }
+  /// What a walk multiplies a state by, or adds to it by, of every chunk [B, n, H, C, K]: by `name`.
+  Var rowsOfChunks(llvm::StringRef name) { return factor(name, shape.chunk, "key", shape.keys); }
+  /// Scores of what is left of V in every chunk [B, n, H, C, C].
+  Var scoresOfChunks() { return factor("scores", shape.chunk, "token", shape.chunk); }
   /// exp(c_C) of every chunk.
   Var decayOfChunks() {
     if (!shape.decays())

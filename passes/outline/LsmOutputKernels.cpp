@@ -2,6 +2,7 @@
 //
 //   O = scale ((Q exp(c)) M + S V),  S_ij = q_i k_j^T exp(c_i - c_j), j <= i;  then  M <- exp(c_C) M + (K exp(c_C - c))^T V
 //   H, GH  U = T (V - exp(c) K M) in the place of V, T = (I + A)^-1 diag(beta) of lsm.chunk_inverse
+//   VH     X = V - keys M,  O = queries M + scores X,  M <- decay M + write^T X, by the factors of lsm.chunk_walk_factors
 //
 // lsm.state_walk writes a state for every chunk, which lsm.chunk_output reads: K x V numbers for C tokens, and tokens twice. A program that has all keys
 // and a block of values of a head's state in registers makes that block of outputs beside it: q, k, v are read once for every block, o written once, and no state
@@ -27,7 +28,11 @@
 // for, and 48 KB of a chunk of 64 tokens and 128 x 128 to write and to read where T is 8. Sums of decays, and exponentials of them, lie in memory too: a thread has
 // registers for the state, its rounded rows and two more sums, and for little else.
 //
-// Segments of a row side by side: as in LsmWalkKernels.cpp. Those of H and GH would be matrices: they have none.
+// Under decays of channels (VH) such a walk would decay three tiles of tokens by keys, and have a second way for strong decays. Both are left to who makes factors: rows come
+// decayed, and T stands in what reads and writes, so that a walk has four products, of which two wait for each other, and nothing to hand on. 64 tokens of 128 x 128 are 65 KB to read:
+// one block a multiprocessor, with three iterations on their way.
+//
+// Segments of a row side by side: as in LsmWalkKernels.cpp. Those of delta rules would be matrices: they have none.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/LsmKernels.h"
@@ -53,13 +58,22 @@ struct OutputWalkKernel {
 
   void write() {
     LsmBuffers in(k, shape);
-    queriesIn = in.keys("q");
-    keysIn = in.keys("k");
-    valuesIn = in.values("v");
-    if (!shape.delta())
-      decayIn = in.logDecay();
-    inverseIn = in.inverse();
-    sumsIn = in.sums();
+    if (byFactors()) {
+      queriesIn = in.rowsOfChunks("queries");
+      keysIn = in.rowsOfChunks("keys");
+      writeIn = in.rowsOfChunks("write");
+      scoresIn = in.scoresOfChunks();
+      decayIn = in.decayOfChunks();
+      valuesIn = in.values("v");
+    } else {
+      queriesIn = in.keys("q");
+      keysIn = in.keys("k");
+      valuesIn = in.values("v");
+      if (!shape.delta())
+        decayIn = in.logDecay();
+      inverseIn = in.inverse();
+      sumsIn = in.sums();
+    }
     chunks = in.chunks();
     Var initial = in.rowState("initial_state"), x, p;
     if (shape.segments > 1) {
@@ -68,7 +82,8 @@ struct OutputWalkKernel {
     }
     o = in.values("o");
     Var final = in.rowState("final_state");
-    scale = k.scalar("scale", shape.compute);
+    if (!byFactors()) // which have it
+      scale = k.scalar("scale", shape.compute);
     ChunkRows table{k, chunks, b};
     Var used = table.used();
     ChunkRows::Range range = table.segment(used, segment, shape.segments);
@@ -91,7 +106,7 @@ struct OutputWalkKernel {
     if (x)
       last.limit = select(eq(segment, static_cast<double>(shape.segments - 1)), k.number(K), 0.0);
     Vars end;
-    if (shape.vectorDecay())
+    if (shape.vectorDecay() && !byFactors())
       end = walkChannels(table, range, begin);
     else
       end = table.walk(range, {begin(0, K)}, {},
@@ -108,6 +123,8 @@ struct OutputWalkKernel {
   }
 
 private:
+  /// Those of lsm.chunk_walk_factors (VH).
+  bool byFactors() const { return shape.delta() && shape.vectorDecay(); }
   Var edge(Var n, int64_t which) { return cast(k.at(chunks, {b, n, which}), k.builder.getIndexType()); }
   Var rowsOf(Var buffer, Var lo, Var hi, Index first, int64_t width) {
     return k.load(buffer, {b, lo, h, first}, {C, width}, {.limit = hi, .dims = {1, 3}});
@@ -140,12 +157,15 @@ private:
   /// x by exp(c), if there are decays.
   Var decayed(Var x, Var c) const { return shape.decays() ? x * exp(c) : x; }
   void storeOutputs(Var out, Var lo, Var hi) {
-    k.store(cast(transpose(out * scale), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
+    out = scale ? out * scale : out;
+    k.store(cast(transpose(out), o.element()), o, {b, lo, h, firstValue}, {.limit = hi, .dims = {1, 3}});
   }
 
   /// Stores the outputs of chunk n; the state behind it.
   Var next(Var n, Var state) {
     Var lo = edge(n, 0), hi = edge(n, 1);
+    if (byFactors())
+      return nextByFactors(n, lo, hi, state);
     Var queries = tokens(queriesIn, lo, hi, 0, K), keys = tokens(keysIn, lo, hi, 0, K);
     if (inverseIn)
       return nextByInverse(n, lo, hi, state, queries, keys);
@@ -160,6 +180,20 @@ private:
     out = dot(values, scores, out, {.transposeA = true, .transposeB = true});
     Var left = decayed(values, c.toEnd), kept = shape.decays() ? state * c.across : state;
     Var after = dotTA(left, keys, kept);
+    storeOutputs(out, lo, hi);
+    return after;
+  }
+  /// The same by factors. Two products wait for each other, keys' and what is written.
+  Var nextByFactors(Var n, Var lo, Var hi, Var state) {
+    auto ofChunk = [&](Var buffer, int64_t width) {
+      return cast(k.load(buffer, {b, n, h, 0, 0}, {C, width}), shape.compute);
+    };
+    Var held = dotTB(state, ofChunk(keysIn, K)), out = dotTB(state, ofChunk(queriesIn, K));
+    Var left = tokens(valuesIn, lo, hi, firstValue, VB) - transpose(held); // they lie along tokens, and stay so
+    // Behind the first product's end: of sums that the iteration before has left ptxas (CUDA 13.0) would have both products awaited.
+    Var across = cast(k.load(decayIn, {b, n, h, 0, 0}, {K}), shape.compute), kept = state * expand(across, 0, VB);
+    Var after = dotTA(left, ofChunk(writeIn, K), kept);
+    out = dot(left, ofChunk(scoresIn, C), out, {.transposeA = true, .transposeB = true});
     storeOutputs(out, lo, hi);
     return after;
   }
@@ -302,7 +336,7 @@ private:
   const LsmShape &shape;
   Var h, b;
   int64_t C, K, VB;
-  Var segment, firstValue, queriesIn, keysIn, valuesIn, decayIn, inverseIn, sumsIn, chunks, o, scale;
+  Var segment, firstValue, queriesIn, keysIn, valuesIn, decayIn, inverseIn, sumsIn, writeIn, scoresIn, chunks, o, scale;
 };
 
 } // namespace

@@ -32,9 +32,6 @@ namespace braid {
 
 namespace {
 
-/// Channels of a tile where pairs of strong decays have many (writeStrongDelta).
-constexpr int64_t kStrongColumns = 32;
-
 /// The parameters of chunk_grad, and what its three parts share.
 struct VectorGradKernel {
   VectorGradKernel(KernelBuilder &k, const LsmShape &shape)

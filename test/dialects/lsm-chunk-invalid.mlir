@@ -689,3 +689,69 @@ func.func @f(%k: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4x
   %0:2 = braid.lsm.chunk_inverse GH %k beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x16xf32>, tensor<2x4x3x48xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %g: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class GH has no factors of a walk: VH has}}
+  %0:5 = braid.lsm.chunk_walk_factors GH %q, %q log_decay(%g) beta(%b) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %g: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{keys has 8 rows per chunk but must have 16}}
+  %0:5 = braid.lsm.chunk_walk_factors VH %q, %q log_decay(%g) beta(%b) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x8xf32>, tensor<2x4x3x8x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %g: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{queries has 16 rows per chunk but must have 32}}
+  %0:5 = braid.lsm.chunk_walk_factors VH %q, %q log_decay(%g) beta(%b) chunks(%c) {chunk_size = 32 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %g: tensor<2x40x3x8xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{decay has 16 rows per chunk but must have 1}}
+  %0:5 = braid.lsm.chunk_walk_factors VH %q, %q log_decay(%g) beta(%b) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x16x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %g: tensor<2x40x3xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{log_decay}}
+  %0:5 = braid.lsm.chunk_walk_factors VH %q, %q log_decay(%g) beta(%b) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>) -> (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%r: tensor<2x4x3x16x8xf32>, %w: tensor<2x4x3x16x8xf32>, %s: tensor<2x4x3x16x16xf32>, %d: tensor<2x4x3x1x8xf32>, %v: tensor<2x40x3x4xf32>, %m: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class D has no factors of a walk: VH has}}
+  %0:2 = braid.lsm.factor_walk D factors(%r, %r, %w, %s, %d) %v initial_state(%m) chunks(%c) : (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x1x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{scores defined here}}
+func.func @f(%r: tensor<2x4x3x16x8xf32>, %w: tensor<2x4x3x16x8xf32>, %s: tensor<2x4x3x16x8xf32>, %d: tensor<2x4x3x1x8xf32>, %v: tensor<2x40x3x4xf32>, %m: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{token of the chunk}}
+  %0:2 = braid.lsm.factor_walk VH factors(%r, %r, %w, %s, %d) %v initial_state(%m) chunks(%c) : (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x1x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{initial_state defined here}}
+func.func @f(%r: tensor<2x4x3x16x8xf32>, %w: tensor<2x4x3x16x8xf32>, %s: tensor<2x4x3x16x16xf32>, %d: tensor<2x4x3x1x8xf32>, %v: tensor<2x40x3x4xf32>, %m: tensor<2x3x4x4xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{key dimension}}
+  %0:2 = braid.lsm.factor_walk VH factors(%r, %r, %w, %s, %d) %v initial_state(%m) chunks(%c) : (tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x8xf32>, tensor<2x4x3x16x16xf32>, tensor<2x4x3x1x8xf32>, tensor<2x40x3x4xf32>, tensor<2x3x4x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x4x4xf32>)
+  return
+}

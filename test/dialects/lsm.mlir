@@ -247,6 +247,21 @@ func.func @output_walks(%q: !k, %k: !k, %v: !v, %g: !g, %h: tensor<3xf32>, %stat
   return
 }
 
+// By factors, which are made for all chunks before.
+!walked = tensor<2x4x3x16x8xbf16>
+!square = tensor<2x4x3x16x16xbf16>
+!across = tensor<2x4x3x1x8xf32>
+// CHECK-LABEL: func.func @factor_walk(
+func.func @factor_walk(%q: !k, %k: !k, %v: !v, %g: !k, %b: !g, %state: !s, %c: !c) {
+  // CHECK: %queries, %keys, %write, %scores, %decay = braid.lsm.chunk_walk_factors VH %arg0, %arg1 log_decay(%arg3) beta(%arg4) chunks(%arg6) {chunk_size = 16 : i64, scale = 5.000000e-01 : f64} : {{.*}} -> (tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x16xbf16>, tensor<2x4x3x1x8xf32>)
+  %queries, %keys, %write, %scores, %decay = braid.lsm.chunk_walk_factors VH %q, %k log_decay(%g) beta(%b) chunks(%c) {chunk_size = 16 : i64, scale = 0.5 : f64}
+      : (!k, !k, !k, !g, !c) -> (!walked, !walked, !walked, !square, !across)
+  // CHECK: %o, %final_state = braid.lsm.factor_walk VH factors(%queries, %keys, %write, %scores, %decay) %arg2 initial_state(%arg5) chunks(%arg6) : {{.*}} -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
+  %o, %f = braid.lsm.factor_walk VH factors(%queries, %keys, %write, %scores, %decay) %v initial_state(%state) chunks(%c)
+      : (!walked, !walked, !walked, !square, !across, !v, !s, !c) -> (!v, !s)
+  return
+}
+
 !rows = tensor<2x4x3x16x8xbf16>
 !wide = tensor<2x4x3x16x4xbf16>
 !p = tensor<2x4x3xf32>

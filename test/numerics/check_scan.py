@@ -372,7 +372,7 @@ def main(kind, only=""):
         add_known(program, kind, rng)
     if kind in ("S", "V"):
         add_segments(program, kind, rng)
-    if kind in ("I", "S0", "S", "V", "H", "GH"):
+    if kind in ("I", "S0", "S", "V", "H", "GH", "VH"):
         add_output_walks(program, kind, rng)
     baseline = Program(f"scan-{kind}-x86-64-v3", options=["--cpu=x86-64-v3"])
     B, T, H, K, V, chunk = shapes()[1]

@@ -98,6 +98,46 @@ func.func @delta(%q: tensor<1x8192x32x128xbf16>, %g: tensor<1x8192x32xf32>, %s: 
 
 // -----
 
+// The same under decays of channels: the triangle is inverted, and its inverse multiplied by, where all chunks are side by side, once for each way of decays. The walk multiplies K M, Q M,
+// what is left of values by what writes, and by scores.
+// CHECK-LABEL: func.func @vector_delta(
+// CHECK: %[[MADE:.*]]:5 = tile.launch @lsm_chunk_walk_factors_vh_h32_k128_v128_c64_bf16_pbf16 grid [32, 129, 1]
+// CHECK: tile.launch @lsm_factor_walk_vh_h32_k128_v128_c64_bf16_pbf16 grid [2, 32, 1](%[[MADE]]#0, %[[MADE]]#1, %[[MADE]]#2, %[[MADE]]#3, %[[MADE]]#4
+// CHECK-LABEL: func.func @lsm_chunk_walk_factors_vh_h32_k128_v128_c64_bf16_pbf16(
+// CHECK-COUNT-2: tile.solve
+// CHECK-NOT: tile.solve
+// CHECK-LABEL: func.func @lsm_factor_walk_vh_h32_k128_v128_c64_bf16_pbf16(
+// CHECK: scf.for {{.*}} -> (vector<64x128xf32>, i32)
+// CHECK-NOT: tile.cumsum
+// CHECK-NOT: math.exp
+// CHECK-COUNT-2: tile.dot {{.*}} {transpose_b} : vector<64x128xbf16>, vector<64x128xbf16>, vector<64x64xf32>
+// CHECK: tile.dot {{.*}} {transpose_a} : vector<64x64xbf16>, vector<64x128xbf16>, vector<64x128xf32>
+// CHECK: tile.dot {{.*}} {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+// CHECK: tile.store {{.*}} : vector<64x64xbf16>, memref<?x?x32x128xbf16>
+!rows = tensor<1x129x32x64x128xbf16>
+!scores = tensor<1x129x32x64x64xbf16>
+!decay = tensor<1x129x32x1x128xf32>
+!tokens = tensor<1x8192x32x128xbf16>
+!gates = tensor<1x8192x32x128xf32>
+func.func @vector_delta(%q: !tokens, %g: !gates, %b: tensor<1x8192x32xf32>, %s: tensor<1x32x128x128xf32>, %c: tensor<1x129x4xi32>) -> !tokens {
+  %queries, %keys, %write, %scores, %decay = braid.lsm.chunk_walk_factors VH %q, %q log_decay(%g) beta(%b) chunks(%c) {chunk_size = 64 : i64, scale = 0.5 : f64}
+    : (!tokens, !tokens, !gates, tensor<1x8192x32xf32>, tensor<1x129x4xi32>) -> (!rows, !rows, !rows, !scores, !decay)
+  %o, %f = braid.lsm.factor_walk VH factors(%queries, %keys, %write, %scores, %decay) %q initial_state(%s) chunks(%c)
+    : (!rows, !rows, !rows, !scores, !decay, !tokens, tensor<1x32x128x128xf32>, tensor<1x129x4xi32>) -> (!tokens, tensor<1x32x128x128xf32>)
+  return %o : !tokens
+}
+
+// -----
+
+func.func @no_factor_walk(%r: tensor<1x3x2x32x24xbf16>, %t: tensor<1x3x2x32x32xbf16>, %d: tensor<1x3x2x1x24xf32>, %v: tensor<1x64x2x32xbf16>, %s: tensor<1x2x24x32xf32>, %c: tensor<1x3x4xi32>) -> tensor<1x64x2x32xbf16> {
+  // expected-error @+1 {{has no kernel: chunks must be of 32 or 64 tokens, values a multiple of them, keys one of 16 and at most 128}}
+  %o, %f = braid.lsm.factor_walk VH factors(%r, %r, %r, %t, %d) %v initial_state(%s) chunks(%c)
+    : (tensor<1x3x2x32x24xbf16>, tensor<1x3x2x32x24xbf16>, tensor<1x3x2x32x24xbf16>, tensor<1x3x2x32x32xbf16>, tensor<1x3x2x1x24xf32>, tensor<1x64x2x32xbf16>, tensor<1x2x24x32xf32>, tensor<1x3x4xi32>) -> (tensor<1x64x2x32xbf16>, tensor<1x2x24x32xf32>)
+  return %o : tensor<1x64x2x32xbf16>
+}
+
+// -----
+
 func.func @no_kernel(%q: tensor<1x64x2x32xbf16>, %v: tensor<1x64x2x48xbf16>, %s: tensor<1x2x32x48xf32>, %c: tensor<1x3x4xi32>) -> tensor<1x64x2x48xbf16> {
   // expected-error @+1 {{has no kernel: chunks must be of 32, 64 or 128 tokens, values a multiple of them, keys one of 16 (of class V of them) and at most 128}}
   %o, %f = braid.lsm.output_walk I %q, %q, %v initial_state(%s) chunks(%c) {chunk_size = 32 : i64, scale = 0.5 : f64}

@@ -306,3 +306,78 @@ func.func @boxes(%q: memref<?x64xbf16> {tile.name = "q"}, %k: memref<?x64xbf16> 
   tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
   return
 }
+
+// -----
+
+// What a walk multiplies its state by, and adds to it, may be memory alone: nothing is handed on, and products are awaited where their sums are read all the same, for what they multiply stays
+// where it is until the iteration ends. K M and Q M are multiplied together, the next boxes are started behind them; outputs are multiplied beside the next state, which is begun first. A vector for the
+// columns of the state is copied by threads.
+// GROUPS-LABEL: func.func @factors
+// GROUPS:       scf.if
+// GROUPS:         threads.bulk = "expect"{{.*}}, %c40960_i32
+// GROUPS-COUNT-5: threads.bulk = "copy"
+// GROUPS:       gpu.barrier
+// GROUPS:       scf.for {{.*}} -> (f32
+// GROUPS:         nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// GROUPS-NOT:     gpu.barrier
+// GROUPS-NOT:     wgmma.wait_group
+// GROUPS-COUNT-2: nvvm.wgmma.commit.group.sync.aligned
+// GROUPS-NOT:     wgmma.wait_group
+// GROUPS:         nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 4, cache =  ca
+// GROUPS-COUNT-5:     threads.bulk = "copy"
+// GROUPS:         wgmma.wait_group.sync.aligned 1;
+// GROUPS:         nvvm.wgmma.commit.group.sync.aligned
+// GROUPS:         wgmma.wait_group.sync.aligned 1;
+// GROUPS:         nvvm.wgmma.commit.group.sync.aligned
+// GROUPS:         wgmma.wait_group.sync.aligned 0;
+// GROUPS-NOT:     gpu.barrier
+// GROUPS:         threads.bulk = "await"
+// GROUPS:         gpu.barrier
+// GROUPS-NOT:     gpu.barrier
+// GROUPS:       return
+// CHECK-LABEL: func.func @factors
+// CHECK-NOT:   threads.bulk
+// CHECK:       scf.for {{.*}} -> (f32
+// CHECK:         nvvm.mma.sync
+// CHECK:         nvvm.cp.async.wait.group
+// CHECK-NEXT:    gpu.barrier
+// CHECK:       return
+func.func @factors(%q: memref<?x64x64xbf16> {tile.name = "q"}, %k: memref<?x64x64xbf16> {tile.name = "k"}, %w: memref<?x64x64xbf16> {tile.name = "w"}, %p: memref<?x64x64xbf16> {tile.name = "p"},
+                   %d: memref<?x64xf32> {tile.name = "d"}, %v: memref<?x64xbf16> {tile.name = "v"}, %c: memref<?xi32> {tile.name = "chunks"}, %o: memref<?x64xbf16> {tile.name = "o"},
+                   %s: memref<64x64xf32> {tile.name = "s"}, %n: index {tile.name = "n"})
+    attributes {tile.kernel, tile.boxes, tile.grid = ["one"], tile.in_place = []} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %begin = tile.load %s[%c0, %c0] {dims = array<i64: 0, 1>} : memref<64x64xf32>, vector<64x64xf32>
+  %last = scf.for %i = %c0 to %n step %c1 iter_args(%state = %begin) -> vector<64x64xf32> {
+    %rounded = arith.truncf %state : vector<64x64xf32> to vector<64x64xbf16>
+    %first = memref.load %c[%i] : memref<?xi32>
+    %lo = arith.index_cast %first : i32 to index
+    %behind = arith.addi %i, %c1 : index
+    %end = memref.load %c[%behind] : memref<?xi32>
+    %hi = arith.index_cast %end : i32 to index
+    %kv = tile.load %k[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x64x64xbf16>, vector<64x64xbf16>
+    %qv = tile.load %q[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x64x64xbf16>, vector<64x64xbf16>
+    %wv = tile.load %w[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x64x64xbf16>, vector<64x64xbf16>
+    %pv = tile.load %p[%i, %c0, %c0] {dims = array<i64: 1, 2>} : memref<?x64x64xbf16>, vector<64x64xbf16>
+    %dv = tile.load %d[%i, %c0] {dims = array<i64: 1>} : memref<?x64xf32>, vector<64xf32>
+    %vv = tile.load %v[%lo, %c0] limit %hi {dims = array<i64: 0, 1>} : memref<?x64xbf16>, vector<64x64xbf16>
+    %held = tile.dot %rounded, %kv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %of = tile.dot %rounded, %qv, %zero {transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %all = tile.expand %dv {axis = 0 : i64} : vector<64xf32>, vector<64x64xf32>
+    %kept = arith.mulf %state, %all : vector<64x64xf32>
+    %wide = arith.extf %vv : vector<64x64xbf16> to vector<64x64xf32>
+    %known = tile.transpose %held : vector<64x64xf32>, vector<64x64xf32>
+    %less = arith.subf %wide, %known : vector<64x64xf32>
+    %left = arith.truncf %less : vector<64x64xf32> to vector<64x64xbf16>
+    %next = tile.dot %left, %wv, %kept {transpose_a} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %out = tile.dot %left, %pv, %of {transpose_a, transpose_b} : vector<64x64xbf16>, vector<64x64xbf16>, vector<64x64xf32>
+    %turned = tile.transpose %out : vector<64x64xf32>, vector<64x64xf32>
+    %stored = arith.truncf %turned : vector<64x64xf32> to vector<64x64xbf16>
+    tile.store %stored, %o[%lo, %c0] limit %hi {dims = array<i64: 0, 1>} : vector<64x64xbf16>, memref<?x64xbf16>
+    scf.yield %next : vector<64x64xf32>
+  }
+  tile.store %last, %s[%c0, %c0] {dims = array<i64: 0, 1>} : vector<64x64xf32>, memref<64x64xf32>
+  return
+}
