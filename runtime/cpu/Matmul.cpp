@@ -1,6 +1,7 @@
 #include "runtime/cpu/WidenedMatmul.h"
 
 #include <cstdlib>
+#include <sys/mman.h>
 
 namespace braid::runtime {
 namespace {
@@ -93,7 +94,16 @@ MatmulCache::~MatmulCache() {
       std::free(memory);
 }
 
+// oneDNN writes its kernels into pages of 256 KB, a few for each primitive, and where it is given none it writes to nowhere.
+static bool hasRoomForCode() {
+  constexpr size_t bytes = size_t(4) << 20;
+  void *pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return pages != MAP_FAILED && munmap(pages, bytes) == 0;
+}
+
 dnnl_status_t MatmulCache::makePrimitive(const MatmulShape &shape, Matmul &matmul) {
+  if (!hasRoomForCode())
+    return dnnl_out_of_memory;
   dnnl_memory_desc_t a, b, c, addend;
   dnnl_status_t status = describe(a, shape.m, shape.k, shape.lda, shape.transposeA, shape.typeA);
   if (status == dnnl_success)
