@@ -95,10 +95,13 @@ class Bundle:
         return (self.results / "some-gpu.md").read_text()
 
     def nothing_left(self):
-        """Neither files nor processes."""
-        waiting = self.folder / "waiting"
+        """Neither files nor processes: a killed one ends when the machine comes to it."""
+        files, waiting = list(self.temporary.iterdir()), self.folder / "waiting"
         pids = waiting.read_text().split() if waiting.exists() else []
-        return not any(self.temporary.iterdir()) and not any(map(alive, pids))
+        end = time.monotonic() + 60
+        while any(map(alive, pids)) and time.monotonic() < end:
+            time.sleep(0.01)
+        return not files and not any(map(alive, pids))
 
 
 def alive(pid):
