@@ -453,7 +453,7 @@ LogicalResult LsmChunkFactorsOp::verify() {
   CHECK(verifyFactor(*this, u, getClassId(), u, 4, ScanTraits(getClassId()).writtenRows(chunk)));
   return verifyFactor(*this, read, getClassId(), read, 4, chunk);
 }
-/// What a walk multiplies by, of chunks with states [B, n, H, K, V] as `x` has dimensions: [B, n, H, C, K], C x C, 1 x K.
+/// What a walk multiplies by: rows [B, n, H, C, K], scores [B, n, H, C, C], decay [B, n, H, 1, K].
 static LogicalResult verifyWalkFactors(Operation *op, LsmClass kind, Named chunks, Named queries, Named keys,
                                        Named write, Named scores, Named decay) {
   ScanTraits takes(kind);

@@ -54,8 +54,8 @@ struct LsmShape {
   mlir::Type multiplied = {}; ///< dense transitions and in-states in memory, where it is not the states'
   int64_t scoreRows = kScoreRows; ///< vector decays: rows of the score tiles of strong ones, an even divisor of C
   bool wholeRows = false; ///< a chunk's gradient, factors of H, GH, VH and D: all value columns in one tile
-  bool split =
-      false; ///< of those a delta rule's gradient that reads what the scan has written: dV has a kernel of its own
+  /// Of those, a delta rule's gradient that reads what the scan has written: dV has a kernel of its own.
+  bool split = false;
   bool boxes = false; ///< a walk's tiles may come in boxes
   bool factored = false; ///< a kernel for chunks whose dense transitions are factors
 

@@ -70,10 +70,12 @@ bool isSame(const std::string &path, const Json &a, const Json &b) {
 }
 
 struct Description {
-  std::map<std::string, Json> values; // by path, in which a kind of layer is "@" and the first one of that kind
-  std::map<std::string, std::string>
-      shown; // such beginnings of paths as the file has them: "mixers.@0." is "mixers.N."
-  std::map<std::string, std::string> asFile; // values that are not the file's: "layer_pattern" is "\"NM\""
+  // By path, in which a kind of layer is "@" and the first one of that kind.
+  std::map<std::string, Json> values;
+  // Such beginnings of paths as the file has them: "mixers.@0." is "mixers.N.".
+  std::map<std::string, std::string> shown;
+  // Values that are not the file's, as the file has them: "layer_pattern" is "\"NM\"".
+  std::map<std::string, std::string> asFile;
 };
 
 // Letters and how often a pattern repeats compute nothing, so kinds of layers are named by the first layer that has them, and a

@@ -71,8 +71,7 @@ private:
   TrainResult result;
   Clock::time_point began;
   uint64_t lastSaved = UINT64_MAX; // the step of the checkpoint that was saved or resumed from last
-  bool spoiled = false; // by the last step, which was not finite
-  bool stalled = false; // its gradients were all zeros
+  bool spoiled = false; // by the last step, which was not finite, or whose gradients were all zeros
 
   // Rank 0 only.
   std::optional<Progress> progress;
@@ -316,19 +315,21 @@ Status Trainer::step() {
   }
   uint64_t tokens = update.labelsOf(state.dataPosition, update.samples());
   // Numbers beyond what f32 holds of their squares become rows of zeros in a norm: no loss is NaN, and nothing is learned.
-  bool learns = gradNorm != 0 || tokens == 0;
-  if (!learns && !stalled && rank.isFirst())
-    progress->message(fmt::format("step {}: loss {}, but the gradient norm is exactly 0: nothing is learned, as where "
-                                  "activations are too large for the squares of a norm (learning rate {:.3g}); {}",
-                                  number, shown(loss), learningRate, lastGood()));
-  stalled = !learns;
+  bool learns = gradNorm != 0 || tokens == 0, good = finite && learns;
   // The weights of the last checkpoint have proved themselves.
-  if (finite && learns && lastSaved == state.step)
+  if (good && lastSaved == state.step)
     pruneOrSay(number, "the next checkpoint tries again");
-  if (!finite && !spoiled && !options.checkpointDir.empty() && rank.isFirst())
-    progress->message(fmt::format("step {}: loss {}, gradient norm {}; {}; others follow steps that are finite", number,
-                                  shown(loss), shown(gradNorm), lastGood()));
-  spoiled = !finite;
+  if (!good && !spoiled && rank.isFirst()) {
+    if (!learns)
+      progress->message(fmt::format("step {}: loss {}, but the gradient norm is exactly 0: nothing is learned, as "
+                                    "where activations are too large for the squares of a norm (learning rate {:.3g}); "
+                                    "{}; others follow steps that learn",
+                                    number, shown(loss), learningRate, lastGood()));
+    else if (!options.checkpointDir.empty())
+      progress->message(fmt::format("step {}: loss {}, gradient norm {}; {}; others follow steps that are finite",
+                                    number, shown(loss), shown(gradNorm), lastGood()));
+  }
+  spoiled = !good;
   tokensSeen += tokens;
   state.step = number;
   state.dataPosition += update.samples();
@@ -412,7 +413,7 @@ void Trainer::pruneOrSay(uint64_t step, std::string_view next) {
 }
 
 Status Trainer::save() {
-  // Weights behind a step that was not finite would take the places of those that one can go on from.
+  // Weights behind a step that was not finite, or taught nothing, would take the places of those to go on from.
   if (options.checkpointDir.empty() || lastSaved == state.step || spoiled)
     return Status::success();
   Status saved = rank.isFirst() ? keepLock() : Status::success();
