@@ -69,6 +69,7 @@ static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
       {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
       {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
       {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
+      {"--products", options.products != "blocks", Phase::kernels, Phase::commands},
       {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels},
       {"--weight-gradients", options.weightGradients != "in_order", Phase::kernels, Phase::kernels},
       {"--expert-weights", options.expertWeights != "combine", Phase::train, Phase::train},
@@ -109,6 +110,9 @@ static bool checkTarget(CompileOptions &options) {
     if (options.attention == "boxes" && !target->limits.wgmma)
       return fail("--attention=boxes copies tiles in boxes, which --arch=" + options.arch +
                   " does not; valid: --arch=sm_90a");
+    if (options.products == "clusters" && !target->limits.wgmma)
+      return fail("--products=clusters shares operands among blocks of a cluster, which --arch=" + options.arch +
+                  " does not have; valid: --products=blocks, or --arch=sm_90a");
     if (options.weightGradients == "beside" && options.gemm != "kernels")
       return fail("--weight-gradients=beside runs products beside others, and --gemm=" + options.gemm +
                   " has one workspace for all; valid: --gemm=kernels");
@@ -126,6 +130,9 @@ static bool checkTarget(CompileOptions &options) {
     return fail("--gemm=" + options.gemm + " names a library of GPUs, and --target=" + options.target +
                 " compiles for CPUs; "
                 "valid: with --target=cuda");
+  if (options.products != CompileOptions().products)
+    return fail("--products=" + options.products + " says how operands come to a GPU's kernels, and --target=" +
+                options.target + " compiles for CPUs; valid: with --target=cuda");
   if (!options.attention.empty())
     return fail("--attention=" + options.attention + " says how tiles come to a GPU's kernels, and --target=" +
                 options.target + " compiles for CPUs; valid: with --target=cuda");

@@ -255,9 +255,9 @@ void braid::explain(ModuleOp module, ArrayRef<StageTime> times, ArrayRef<CudaKer
         "{2,9} {3,9} {4,9} {5,7} {6,7}\n",
         "kernel", "threads", "shared", "scratch", "registers", "spills", "local");
   for (const CudaKernel &kernel : kernels)
-    os << llvm::formatv("  {0,-60} {1,7} {2,9} {3,9} {4,9} {5,7} {6,7}\n", kernel.name, kernel.threads,
-                        kernel.sharedBytes, kernel.scratchBytes, kernel.registers, kernel.spillBytes,
-                        kernel.stackBytes);
+    os << llvm::formatv("  {0,-60} {1,7} {2,9} {3,9} {4,9} {5,7} {6,7}{7}\n", kernel.name, kernel.threads,
+                        kernel.sharedBytes, kernel.scratchBytes, kernel.registers, kernel.spillBytes, kernel.stackBytes,
+                        kernel.cluster > 1 ? "  in clusters of " + std::to_string(kernel.cluster) : "");
   os << (kernels.empty() ? "" : "\n") << "compile time\n";
   double sum = 0;
   for (const StageTime &time : times) {

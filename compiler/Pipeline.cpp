@@ -279,13 +279,19 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
 /// the one before it is done (Hopper). What else runs at a time, as exchanges or gradients of weights do, would hold up all of a program's tiles.
 static void noteWorkers(ModuleOp module, const CompileOptions &options) {
   module->removeAttr(kWorkersAttr);
+  module->removeAttr(kProductClustersAttr);
   auto isBeside = [](Operation *op) {
     return op->hasAttr(cmd::kBesideAttr) ? WalkResult::interrupt() : WalkResult::advance();
   };
   bool beside = options.weightGradients == "beside" || module.walk(isBeside).wasInterrupted();
   bool alone = Mesh::of(module).world() == 1 && !beside;
-  if (options.target == "cuda" && alone && blockLimits(options).value_or(BlockLimits()).wgmma)
-    module->setAttr(kWorkersAttr, Builder(module.getContext()).getI64IntegerAttr(kHopper));
+  Builder b(module.getContext());
+  if (options.target != "cuda" || !blockLimits(options).value_or(BlockLimits()).wgmma)
+    return;
+  if (alone)
+    module->setAttr(kWorkersAttr, b.getI64IntegerAttr(kHopper));
+  if (options.products == "clusters")
+    module->setAttr(kProductClustersAttr, b.getUnitAttr());
 }
 
 static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Phase to, const CompileOptions &options,

@@ -246,6 +246,8 @@ Status checkKernels(const Program &program) {
                      kernel->image_bytes(), kernel->image_offset(), size);
     if (program.target() == "cuda" && (kernel->threads() == 0 || kernel->threads() > 1024))
       return corrupt("kernel '{}': {} threads; a block has 1 to 1024", name, kernel->threads());
+    if (program.target() == "cuda" && (kernel->cluster() == 0 || kernel->cluster() > 8))
+      return corrupt("kernel '{}': clusters of {} blocks; valid: 1 to 8", name, kernel->cluster());
     if (constexpr uint64_t most = 1 << 30; kernel->scratch_bytes() > most)
       return corrupt("kernel '{}': {} bytes of scratch; a block has at most {}", name, kernel->scratch_bytes(), most);
     Names params;

@@ -210,7 +210,8 @@ private:
       }
       table.push_back(schema::CreateKernel(builder, name, list, compiled.threads, compiled.sharedBytes,
                                            compiled.registers, compiled.spillBytes, compiled.stackBytes, image.first,
-                                           image.second, compiled.scratchBytes, maps, compiled.waits));
+                                           image.second, compiled.scratchBytes, maps, compiled.waits,
+                                           compiled.cluster));
     }
     return table;
   }

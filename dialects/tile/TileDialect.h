@@ -35,6 +35,9 @@ inline constexpr llvm::StringLiteral kInPlaceAttr = "tile.in_place";
 /// Of a kernel: the operands of its products are at least as large as the tiles of them that it loads, and they and all of their rows begin on 16
 /// bytes: they can be copied in boxes. So can its results, unless the second attribute says that they do not begin so.
 inline constexpr llvm::StringLiteral kBoxesAttr = "tile.boxes", kResultsByRowsAttr = "tile.results_by_rows";
+/// Of a kernel whose programs 2 i and 2 i + 1 multiply by the same tiles of one operand, in as many steps, whose places along k and limits are the same, too:
+/// which operand of the dot that is, kLeft or kRight. The two may bring it once for both.
+inline constexpr llvm::StringLiteral kSharedOperandAttr = "tile.shared_operand", kLeft = "left", kRight = "right";
 /// Of an scf.for inside another one: how far it walks for one iteration of that one, in the mean, since its bounds come from
 /// what is in memory: inside a loop over n rows it walks n times as far over all of them. Only what counts work reads it.
 inline constexpr llvm::StringLiteral kMeanWalkAttr = "tile.mean_walk";

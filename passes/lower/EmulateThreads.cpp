@@ -253,7 +253,10 @@ private:
       code.getAsmString().drop_front(kAwaitRead.size()).consumeInteger(10, most);
       operands = {number(b.getI32Type(), most)};
     }
-    bool copies = kind == "copy", stores = kind.starts_with("store_") || kind.starts_with("add_");
+    bool multicast = kind == "multicast";
+    if (multicast) // always to the whole cluster
+      operands.pop_back();
+    bool copies = multicast || kind == "copy", stores = kind.starts_with("store_") || kind.starts_with("add_");
     if (copies || stores) {
       auto function = code->getParentOfType<func::FuncOp>();
       Value slots = LLVM::PtrToIntOp::create(b, loc, b.getI64Type(), function.getArgument(0));
@@ -315,10 +318,11 @@ private:
     auto attribute = [&](StringRef key) { return number(i64, thread->getAttrOfType<IntegerAttr>(key).getInt()); };
     call("braid_emulate_blocks", {},
          {body, entry->getArgument(0), entry->getArgument(1), entry->getArgument(2), attribute(kThreadsAttr),
-          attribute(kSharedBytesAttr)});
+          attribute(kSharedBytesAttr), number(i64, clusterOf(thread))});
     func::ReturnOp::create(b, loc);
     thread->removeAttr(kThreadsAttr);
     thread->removeAttr(kSharedBytesAttr);
+    thread->removeAttr(kBlockClusterAttr);
     thread->removeAttr(kScratchBytesAttr);
     thread->removeAttr(kMapsAttr);
   }

@@ -34,6 +34,7 @@ struct Tile {
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
   /// Whether operands can be copied in boxes, and whether C can.
   bool boxes = false, resultBoxes = false;
+  StringRef shared = ""; ///< the operand that neighbouring programs have in common
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -46,7 +47,9 @@ struct Tile {
       text += "_" + std::to_string(step);
     if (inBoxes() && !resultBoxes)
       text += "_results";
-    return runsAlone() && !(boxes && resultBoxes) ? text + "_by_rows" : text;
+    if (runsAlone() && !(boxes && resultBoxes))
+      text += "_by_rows";
+    return text + sharedSuffix(shared);
   }
   /// Of a kernel whose name says so where they are not.
   bool inBoxes() const { return boxes && runsAlone(); }
@@ -141,6 +144,7 @@ private:
     function->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
     if (tile.inBoxes())
       function->setAttr(tile::kBoxesAttr, b.getUnitAttr());
+    setSharedOperand(getOperation(), kernel, tile.shared);
     if (tile.inBoxes() && !tile.resultBoxes)
       function->setAttr(tile::kResultsByRowsAttr, b.getUnitAttr());
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
@@ -217,6 +221,12 @@ private:
                  isAlignedFrom(op.getB(), columns.first * rowsOfB, tile.b, op.getLdb(), op.getBatchStrideB());
     tile.resultBoxes =
         isAlignedFrom(op.getC(), rows.first * op.getLdc() + columns.first, tile.c, op.getLdc(), op.getBatchStrideC());
+    // What the outermost programs are: bands of rows, or matrices of a batch.
+    int64_t down = ceilDiv(m, tile.m), across = n / tile.n;
+    int64_t parts = tile.runsAlone() ? shareRows(down, across * batch) : down;
+    int64_t band = batch == 1 ? bandOf(parts, across) : parts;
+    if (tile.inBoxes())
+      tile.shared = sharedOperand(getOperation(), band, across);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -260,10 +270,6 @@ private:
       matrix("addend", from(*op.getAddend(), rows.first * op.getLdc() + columns.first, tile.addend), m, n, false,
              op.getLdc(), op.getBatchStrideAddend());
     arguments.index("k", steps);
-    // What the outermost programs are: bands of rows, or matrices of a batch.
-    int64_t down = ceilDiv(m, tile.m), across = n / tile.n;
-    int64_t parts = tile.runsAlone() ? shareRows(down, across * batch) : down;
-    int64_t band = batch == 1 ? bandOf(parts, across) : parts;
     arguments.index("band", batch == 1 ? band : 0);
     arguments.index("batches", batch == 1 ? 0 : 1);
     shareTiles(arguments, tile, parts, down);
@@ -287,8 +293,10 @@ private:
     int64_t across = n / tile.n;
     int64_t workers = tile.inBoxes() ? workersFor(getOperation(), rows, groups, tile.m, across) : 0;
     SmallVector<StringRef, 3> grid = {"column", "part", "group"};
-    if (workers)
+    if (workers) {
       grid = {"worker"};
+      tile.shared = sharedInGroups(getOperation(), across);
+    }
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), grid, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
@@ -309,7 +317,7 @@ private:
         k.store(cast(sum, tile.c), c, {row, column}, inside);
       };
       if (workers)
-        return eachGroupTile(k, offsets, tile.m, tile.n, compute);
+        return eachGroupTile(k, offsets, tile.m, tile.n, tile.shared, compute);
       Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2),
           end = boundary(k, offsets, group + 1);
       eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(),
@@ -349,6 +357,8 @@ private:
     tile.boxes =
         tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda(), tile.a) && isAligned(op.getB(), op.getLdb(), tile.b);
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
+    if (tile.inBoxes())
+      tile.shared = sharedAcross(getOperation(), n / tile.n);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

@@ -38,6 +38,7 @@ bool callsFunctions(mlir::Operation *kernel);
 inline constexpr llvm::StringLiteral kThreadsAttr = "threads.block", kSharedBytesAttr = "threads.shared_bytes",
                                      kScratchBytesAttr = "threads.scratch_bytes",
                                      kTogetherAttr = "threads.blocks_together", ///< on a multiprocessor, by registers
+    kBlockClusterAttr = "threads.cluster", ///< blocks that run at a time: clusterOf()
     kScratchFunction = "braid_threads_scratch";
 /// How bulk copies of a kernel see a buffer, as the schema's TensorMap has it: a negative number, -1 - i, is the value of parameter i. No
 /// strides: row-major.
@@ -55,11 +56,14 @@ llvm::SmallVector<TensorMap> tensorMapsOf(mlir::Operation *function);
 /// Bytes from the first slot of a function with maps to the first of them.
 int64_t mapsOffsetOf(mlir::Operation *function);
 inline int64_t mapsOffset(int64_t slots) { return static_cast<int64_t>(llvm::alignTo(slots * 8, kMapBytes)); }
+/// Blocks of a function that braid-tile-to-threads made which run at a time and see each other's shared memory.
+int64_t clusterOf(mlir::Operation *function);
 /// Of the inline assembly for bulk copies, which of these it is; operands: addresses of shared memory as i64, i32 numbers.
-///   begin B count: barrier B waits for so many arrivals;  begun: all of them can be seen;  arrive B;
+///   begin B count: barrier B waits for so many arrivals;  begun: all of them can be seen, by the cluster too;  arrive B;
+///   arrive_in B rank: at the barrier that lies where B does in this block of the cluster;  cluster: all of its threads meet;
 ///   copied B: an arrival when what this thread copies by cp.async is there;
 ///   expect B bytes: an arrival, and so many bytes to come;  await B parity: the phases of that parity are over;
-///   copy target map B coordinates, innermost first;
+///   copy target map B coordinates, innermost first;  multicast: the same to all blocks of the cluster, and an end of bytes at the barrier of each;
 ///   store_bf16, store_f32 source map coordinates: the other way; add_f32: added to what is there;  commit: those of this thread so far are a group;
 ///   read: shared memory of all groups but the last so many, which its text ends with, may be written again
 inline constexpr llvm::StringLiteral kBulkAttr = "threads.bulk";

@@ -8,6 +8,11 @@
 // Each stage has two barriers in shared memory (PTX ISA, mbarrier). `full` ends a phase when the bytes of both tiles are there, `empty` when every warp
 // has multiplied them. The stage that is filled for the n-th time, from 0, has parity n mod 2.
 //
+// Two neighbouring blocks may multiply by the same tiles of one operand (tile.shared_operand): a cluster, whose blocks run at a time, so that half of such a
+// tile is brought by each of them, for both (PTX ISA, .multicast::cluster), and the cache that all multiprocessors share gives it once. Its bytes end the
+// phase of either's barrier. A stage is empty when the warps of both have multiplied it, for both write there, so all warps tell both. Neither block ends before the
+// other, which may still tell it so.
+//
 // A box brings zeros past the end of a buffer only. Where rows along k end before, what lies behind them is another group's: the boxes of such a step
 // end a phase of a third kind of barrier, `cut`, the lanes of the warp that copies clear what is behind the end, and then the stage is full.
 //
@@ -54,6 +59,19 @@ void lower::awaitPhase(OpBuilder &b, Location loc, Value barrier, Value parity) 
 
 void lower::arriveAt(OpBuilder &b, Location loc, Value barrier) {
   emitBulk(b, loc, "arrive", "{ .reg .b64 t; mbarrier.arrive.shared::cta.b64 t, [$0]; }", "l", {barrier});
+}
+
+/// At the barrier that lies there in the block of the cluster with this number.
+static void arriveIn(OpBuilder &b, Location loc, Value barrier, Value rank) {
+  emitBulk(b, loc, "arrive_in",
+           "{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; "
+           "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+           "l,r", {barrier, asNumber(b, loc, rank, b.getI32Type())});
+}
+
+/// All threads of the cluster.
+static void meetInCluster(OpBuilder &b, Location loc) {
+  emitBulk(b, loc, "cluster", "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", "", {});
 }
 
 void lower::expectBytes(OpBuilder &b, Location loc, Value barrier, int64_t bytes) {
@@ -151,10 +169,24 @@ Value ThreadLowering::emptyBarrier(const Pipeline &pipe, Value stage) {
 /// It lies behind all others.
 Value ThreadLowering::cutBarrier(const Pipeline &pipe) { return emptyBarrier(pipe, constant(pipe.p.stages)); }
 
+/// Whether neighbouring blocks bring the operand that they have in common once for both: each half of its rows, which are whole patterns of the swizzle.
+static std::optional<bool> sharedRight(func::FuncOp kernel, const Panel &left, const Panel &right) {
+  auto operand = kernel->getAttrOfType<StringAttr>(tile::kSharedOperandAttr);
+  if (!operand)
+    return std::nullopt;
+  bool isRight = operand.getValue() == tile::kRight;
+  constexpr int64_t rowsOfPattern = kPatternBytes / kRowBytes;
+  if ((isRight ? right : left).rows % (kCluster * rowsOfPattern) != 0)
+    return std::nullopt;
+  return isRight;
+}
+
 /// Behind this the threads that multiply go on; those that copy have done so.
 void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
   const Product &p = pipe.p;
   pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.bs.front(), p.right);
+  pipe.sharedRight = sharedRight(kernel, p.left, p.right);
+  cluster = pipe.sharedRight ? kCluster : 1;
   {
     Phase phase(*this);
     pipe.barriers = allocate(b.getI64Type(), 2 * p.stages + (pipe.cuts ? 1 : 0), kBarrierBytes);
@@ -162,7 +194,7 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
     onlyIf(less(thread, 1), [&] {
       if (pipe.cuts)
         beginPhase(b, loc, cutBarrier(pipe), 1);
-      beginPhases(b, loc, pipe.barriers->memref, p.stages, /*toFill=*/1, /*toLeave=*/threads / kWarp);
+      beginPhases(b, loc, pipe.barriers->memref, p.stages, /*toFill=*/1, /*toLeave=*/cluster * threads / kWarp);
     });
   }
   pipe.results = resultBoxesOf(pipe, reads);
@@ -170,7 +202,10 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
   if (pipe.groups)
     pipe.turn = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
   copiers = kWarp;
-  gpu::BarrierOp::create(b, loc);
+  if (cluster > 1)
+    meetInCluster(b, loc);
+  else
+    gpu::BarrierOp::create(b, loc);
   Value copies = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, warp, constant(threads / kWarp));
   pipe.roles = scf::IfOp::create(b, loc, copies, /*withElseRegion=*/true);
   b.setInsertionPoint(pipe.roles.thenBlock()->getTerminator());
@@ -188,6 +223,8 @@ void ThreadLowering::endBulkCopies(Pipeline &pipe) {
   for (gpu::BarrierOp barrier : barriers)
     barrier.erase();
   b.setInsertionPointAfter(pipe.roles);
+  if (cluster > 1)
+    meetInCluster(b, loc);
   --pipe.barriers->pins;
   giveBack(pipe.barriers);
 }
@@ -226,7 +263,7 @@ SmallVector<Value> ThreadLowering::copyTiles(const Pipeline &pipe, ValueRange ri
           if (pipe.cuts)
             next.push_back(copyStepAndCut(pipe, {tile, step, ring[0]}, ring[1], ring[2]));
           else
-            copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]));
+            copyStepInBulk(pipe, {tile, step, ring[0]}, ring[1], fullBarrier(pipe, ring[0]), cluster > 1);
           prefetchEndReads(pipe, {tile, step, ring[0]});
           return next;
         });
@@ -264,19 +301,20 @@ void ThreadLowering::copyInBulk(const Pipeline &pipe) {
     onlyIf(less(lane, 1), copySteps);
 }
 
-/// Both tiles of a step to its stage, once that is empty; their bytes end a phase of `barrier`.
-void ThreadLowering::copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier) {
+/// Both tiles of a step to its stage, once that is empty; their bytes end a phase of `barrier`. `together`: half of what the cluster shares, for both.
+void ThreadLowering::copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier,
+                                    bool together) {
   const Product &p = pipe.p;
   awaitPhase(b, loc, emptyBarrier(pipe, place.stage), arith::SubIOp::create(b, loc, constant(1), parity));
   expectBytes(b, loc, barrier, p.stageBytes);
   Value memory = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pipe.ring.memref);
   Value start = add(memory, mul(place.stage, constant(p.stageBytes)));
   atPlace(pipe, place, [&] {
-    copyPanelInBulk(p.a, p.left, add(start, p.left.offset), barrier);
+    copyPanelInBulk(p.a, p.left, add(start, p.left.offset), barrier, together && !*pipe.sharedRight);
     Panel part = p.right;
     for (tile::LoadOp load : p.bs) {
       part.columns = tileType(load.getResult()).getDimSize(1);
-      copyPanelInBulk(load, part, add(start, part.offset), barrier);
+      copyPanelInBulk(load, part, add(start, part.offset), barrier, together && *pipe.sharedRight);
       part.offset += part.bytes();
     }
   });
@@ -299,8 +337,16 @@ Value ThreadLowering::copyStepAndCut(const Pipeline &pipe, const CopyPlace &plac
     Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, live, constant(panel->rows));
     cuts = cuts ? arith::OrIOp::create(b, loc, cuts, here).getResult() : here;
   }
-  Value barrier = arith::SelectOp::create(b, loc, cuts, cut, full);
-  onlyIf(less(lane, 1), [&] { copyStepInBulk(pipe, place, parity, barrier); });
+  if (cluster == 1) {
+    Value barrier = arith::SelectOp::create(b, loc, cuts, cut, full);
+    onlyIf(less(lane, 1), [&] { copyStepInBulk(pipe, place, parity, barrier, /*together=*/false); });
+  } else { // both blocks know of the same ends; a neighbour that is ahead would end a phase of `cut` that is not its own
+    Value whole = arith::XOrIOp::create(b, loc, cuts, arith::ConstantOp::create(b, loc, b.getBoolAttr(true)));
+    onlyIf(arith::AndIOp::create(b, loc, less(lane, 1), whole),
+           [&] { copyStepInBulk(pipe, place, parity, full, /*together=*/true); });
+    onlyIf(arith::AndIOp::create(b, loc, less(lane, 1), cuts),
+           [&] { copyStepInBulk(pipe, place, parity, cut, /*together=*/false); });
+  }
   onlyIf(cuts, [&] {
     awaitPhase(b, loc, cut, cutParity);
     for (auto [panel, live] : ending)
@@ -337,22 +383,37 @@ SmallVector<Value> ThreadLowering::nextFilled(const Product &p, Value stage, Val
   return {next, arith::SelectOp::create(b, loc, wraps, turned, parity)};
 }
 
-/// A box for each block of 64 columns, at the coordinates of the load.
-void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier) {
+/// A box for each block of 64 columns, at the coordinates of the load. `together`: of this block's half of the rows, to all blocks of the cluster.
+void ThreadLowering::copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier,
+                                     bool together) {
+  int64_t rows = together ? panel.rows / cluster : panel.rows;
+  Value below = together ? mul(rankInCluster(), constant(rows)) : Value();
+  if (together)
+    target = add(target, mul(below, constant(kRowBytes)));
   for (int64_t block = 0; block * kBlockColumns < panel.columns; ++block)
-    copyBox(load, panel.rows, kBlockColumns, block * kBlockColumns, add(target, block * panel.blockBytes()), barrier);
+    copyBox(load, rows, kBlockColumns, block * kBlockColumns, add(target, block * panel.blockBytes()), barrier, below);
 }
 
-/// `further` columns behind those of the load.
+/// `further` columns behind those of the load. `below`: rows, of a box that comes to all blocks of the cluster; null: to this one.
 void ThreadLowering::copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target,
-                             Value barrier) {
+                             Value barrier, Value below) {
   SmallVector<Value> operands = {asNumber(b, loc, target, b.getI64Type()), Value(), barrier};
-  std::string place = boxPlace(load, rows, columns, further, operands, /*map=*/1);
-  emitBulk(b, loc, "copy",
-           "cp.async.bulk.tensor." + std::to_string(load.getIndices().size()) +
-               "d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], " + place + ", [$2];",
-           "l,l,l" + repeated(",r", load.getIndices().size()), operands);
+  std::string place = boxPlace(load, rows, columns, further, operands, /*map=*/1, below);
+  size_t rank = load.getIndices().size();
+  std::string text = "cp.async.bulk.tensor." + std::to_string(rank) +
+                     "d.shared::cluster.global.mbarrier::complete_tx::bytes" + (below ? ".multicast::cluster" : "") +
+                     " [$0], " + place + ", [$2]";
+  std::string constraints = "l,l,l" + repeated(",r", rank);
+  if (below) {
+    text += ", $" + std::to_string(operands.size());
+    constraints += ",h";
+    operands.push_back(arith::ConstantOp::create(b, loc, b.getI16IntegerAttr((1 << cluster) - 1)));
+  }
+  emitBulk(b, loc, below ? "multicast" : "copy", text + ";", constraints, operands);
 }
+
+/// This block's number among those of its cluster.
+Value ThreadLowering::rankInCluster() { return remainder(gpu::BlockIdOp::create(b, loc, gpu::Dimension::x), cluster); }
 
 /// Asks for what a box will bring: it is on its way to the cache that all multiprocessors share.
 void ThreadLowering::prefetchBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further) {
@@ -363,15 +424,20 @@ void ThreadLowering::prefetchBox(tile::LoadOp load, int64_t rows, int64_t column
            "l" + repeated(",r", load.getIndices().size()), operands);
 }
 
-/// The text of a box's map and coordinates, the former as operand number `map`, the others behind all that are there.
+/// The text of a box's map and coordinates, the former as operand number `map`, the others behind all that are there. `below`: rows below those of the load.
 std::string ThreadLowering::boxPlace(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further,
-                                     SmallVectorImpl<Value> &operands, size_t map) {
+                                     SmallVectorImpl<Value> &operands, size_t map, Value below) {
+  int64_t dimension = cast<MemRefType>(load.getSource().getType()).getRank();
   operands[map] = mapAddress(load.getSource(), load.getDims(), rows, columns);
   std::string text = "[$" + std::to_string(map) + ", {";
   for (auto [i, index] : llvm::enumerate(llvm::reverse(load.getIndices()))) {
     text += (i ? ", $" : "$") + std::to_string(operands.size());
     Value at = scalars.lookup(index);
-    operands.push_back(asNumber(b, loc, i == 0 ? add(at, further) : at, b.getI32Type()));
+    if (i == 0)
+      at = add(at, further);
+    if (--dimension == load.getDims().front() && below)
+      at = add(at, below);
+    operands.push_back(asNumber(b, loc, at, b.getI32Type()));
   }
   return text + "}]";
 }
@@ -427,5 +493,16 @@ void ThreadLowering::leaveStage(const Pipeline &pipe, Value behind) {
   const Product &p = pipe.p;
   Value before = arith::SubIOp::create(b, loc, behind, constant(1));
   before = arith::SelectOp::create(b, loc, less(behind, 1), constant(p.stages - 1), before);
-  onlyIf(less(lane, 1), [&] { arriveAt(b, loc, emptyBarrier(pipe, before)); });
+  tellEmpty(pipe, before);
+}
+
+/// By a warp: it reads this stage no more.
+void ThreadLowering::tellEmpty(const Pipeline &pipe, Value stage) {
+  onlyIf(less(lane, cluster), [&] {
+    Value empty = emptyBarrier(pipe, stage);
+    if (cluster > 1)
+      arriveIn(b, loc, empty, lane);
+    else
+      arriveAt(b, loc, empty);
+  });
 }

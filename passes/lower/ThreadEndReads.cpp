@@ -127,7 +127,7 @@ SmallVector<SmallVector<Value>> ThreadLowering::readEndPart(const Pipeline &pipe
 
 void ThreadLowering::leaveEndPart(const Pipeline &pipe, const EndPart &part) {
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
-  onlyIf(less(lane, 1), [&] { arriveAt(b, loc, emptyBarrier(pipe, remainder(part.turn, pipe.p.stages))); });
+  tellEmpty(pipe, remainder(part.turn, pipe.p.stages));
 }
 
 /// By a warp that reads none of it from the ring.

@@ -510,6 +510,8 @@ LogicalResult ThreadLowering::run() {
   lowered->setAttr(kThreadsAttr, b.getI64IntegerAttr(threads + copiers));
   if (!maps.empty())
     setTensorMaps(lowered, maps, KernelSignature::of(kernel).slotsOnDevice());
+  if (cluster > 1)
+    lowered->setAttr(kBlockClusterAttr, b.getI64IntegerAttr(cluster));
   lowered->setAttr(kSharedBytesAttr, b.getI64IntegerAttr(sharedBytes));
   lowered->setAttr(kScratchBytesAttr, b.getI64IntegerAttr(scratchBytes));
   kernel.erase();

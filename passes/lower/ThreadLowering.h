@@ -423,19 +423,22 @@ private:
   SmallVector<Value> walkAlike(scf::ForOp loop, ValueRange ring,
                                function_ref<SmallVector<Value>(Value, ValueRange)> body);
   SmallVector<Value> copyTiles(const Pipeline &pipe, ValueRange ring);
-  void copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier);
+  void copyStepInBulk(const Pipeline &pipe, const CopyPlace &place, Value parity, Value barrier, bool together);
   Value copyStepAndCut(const Pipeline &pipe, const CopyPlace &place, Value parity, Value cutParity);
   /// By `together` threads, of which this is the one numbered `first`: the rows from `live` on of a panel at so many bytes of the ring.
   void clearRows(const Panel &panel, Value live, const View &ring, Value first, int64_t together, Value offset = {});
-  void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier);
-  void copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target, Value barrier);
+  void copyPanelInBulk(tile::LoadOp load, const Panel &panel, Value target, Value barrier, bool together = false);
+  void copyBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further, Value target, Value barrier,
+               Value below = {});
+  Value rankInCluster();
   void prefetchBox(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further);
   std::string boxPlace(tile::LoadOp load, int64_t rows, int64_t columns, int64_t further,
-                       SmallVectorImpl<Value> &operands, size_t map);
+                       SmallVectorImpl<Value> &operands, size_t map, Value below = {});
   SmallVector<Value> nextFilled(const Product &p, Value stage, Value parity);
   /// Of boxes of rows x columns along these dimensions of the buffer.
   Value mapAddress(Value source, ArrayRef<int64_t> dims, int64_t rows, int64_t columns);
   void leaveStage(const Pipeline &pipe, Value behind);
+  void tellEmpty(const Pipeline &pipe, Value stage);
   SmallVector<Value> multiplyInBulk(const Pipeline &pipe, ValueRange now, std::pair<Value, Value> panels);
 
   // ThreadResultBoxes.cpp
@@ -524,6 +527,7 @@ private:
   bool copied = false; ///< a loop copies ahead
   SmallVector<TensorMap> maps; ///< of bulk copies
   int64_t copiers = 0; ///< threads behind all others, which start them
+  int64_t cluster = 1; ///< blocks that run at a time and share an operand
   bool patterned = false; ///< shared memory begins, and ends, on a pattern of 1024 bytes
 };
 

@@ -37,6 +37,11 @@ SmallVector<TensorMap> braid::tensorMapsOf(Operation *function) {
   return maps;
 }
 
+int64_t braid::clusterOf(Operation *function) {
+  auto cluster = function->getAttrOfType<IntegerAttr>(kBlockClusterAttr);
+  return cluster ? cluster.getInt() : 1;
+}
+
 int64_t braid::mapsOffsetOf(Operation *function) {
   return cast<IntegerAttr>(function->getAttrOfType<ArrayAttr>(kMapsAttr)[0]).getInt();
 }

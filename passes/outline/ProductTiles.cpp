@@ -68,6 +68,28 @@ Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count)
   return kNarrowSides;
 }
 
+llvm::StringRef sharedAcross(ModuleOp module, int64_t across) {
+  return across % 2 == 0 && module->hasAttr(kProductClustersAttr) ? llvm::StringRef(tile::kLeft) : "";
+}
+
+llvm::StringRef sharedInGroups(ModuleOp module, int64_t across) {
+  llvm::StringRef shared = sharedAcross(module, across);
+  return shared.empty() && module->hasAttr(kProductClustersAttr) ? llvm::StringRef(tile::kRight) : shared;
+}
+
+llvm::StringRef sharedOperand(ModuleOp module, int64_t down, int64_t across) {
+  if (down == 1)
+    return sharedAcross(module, across);
+  return down % 2 == 0 && module->hasAttr(kProductClustersAttr) ? llvm::StringRef(tile::kRight) : "";
+}
+
+std::string sharedSuffix(llvm::StringRef operand) { return operand.empty() ? "" : "_shared_" + operand.str(); }
+
+void setSharedOperand(ModuleOp module, llvm::StringRef kernel, llvm::StringRef operand) {
+  if (!operand.empty())
+    module.lookupSymbol(kernel)->setAttr(tile::kSharedOperandAttr, StringAttr::get(module.getContext(), operand));
+}
+
 int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k) {
   Sides sides{64, 64, 32};
   if (tensorCores) {
@@ -119,30 +141,45 @@ int64_t workersFor(ModuleOp module, int64_t rows, int64_t groups, int64_t side, 
   if (!multiprocessors)
     return 0;
   int64_t most = rows / side + std::min(groups, rows); // with the parts of tiles in which groups end
-  return std::clamp<int64_t>(most * columns, 1, multiprocessors.getInt());
+  int64_t workers = std::clamp<int64_t>(most * columns, 1, multiprocessors.getInt());
+  return sharedInGroups(module, columns).empty() ? workers : std::max<int64_t>(workers / 2 * 2, 2);
 }
 
 /// The tile that is a program's turn in a group follows from that of the group before, so nobody searches for it, and all programs have as many tiles as
 /// the others, or one less, whatever the groups. Nobody divides for its row and column either: the next one is `down` rows and `aside` columns further.
-void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width,
+void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, llvm::StringRef shared,
                    llvm::function_ref<void(Var group, Var row, Var end, Var column)> body) {
   // All of 32 bits, of which threads have registers enough.
   auto narrow = [&](Var v) { return cast(v, k.i32()); };
   auto wide = [&](Var v) { return cast(v, k.builder.getIndexType()); };
   Var workers = narrow(k.index(kWorkers)), across = narrow(k.index("across")), groups = narrow(k.size(offsets, 0) - 1);
-  Var zero = k.constant(k.i32(), 0), one = zero.like(1), down = workers / across, aside = workers - down * across;
-  Var first = narrow(k.program(0)), row = first / across;
+  Var zero = k.constant(k.i32(), 0), one = zero.like(1), program = narrow(k.program(0)), first = program;
+  int64_t pairWidth = width, pairSide = side;
+  Var second; // 0 or 1: which of a pair this program is
+  if (!shared.empty()) {
+    workers = workers / 2.0;
+    first = program / 2.0;
+    second = program - first * 2.0;
+    (shared == tile::kLeft ? pairWidth : pairSide) *= 2;
+  }
+  if (shared == tile::kLeft)
+    across = across / 2.0;
+  Var down = workers / across, aside = workers - down * across, row = first / across;
   Vars begin = {row, first - row * across, k.at(offsets, {0})};
   k.loop(zero, groups, one, begin, [&](Var group, ArrayRef<Var> carried) {
     // Of an end that may be negative, as far as anybody knows, threads would keep both halves, and a second one for limits.
     Var begin = carried[2], end = max(k.at(offsets, {wide(group) + 1}), 0.0);
-    Var rows = (max(end - begin, 0.0) + static_cast<double>(side - 1)) / static_cast<double>(side);
+    Var rows = (max(end - begin, 0.0) + static_cast<double>(pairSide - 1)) / static_cast<double>(pairSide);
     Var number = carried[0] * across + carried[1];
     Vars next = k.loop(number, rows * across, workers, {carried[0], carried[1]}, [&](Var, ArrayRef<Var> place) {
-      body(wide(group), wide(begin + place[0] * static_cast<double>(side)), wide(end),
-           wide(place[1] * static_cast<double>(width)));
-      Var column = place[1] + aside, wraps = ge(column, across);
-      return Vars{place[0] + down + select(wraps, one, zero), select(wraps, column - across, column)};
+      Var row = begin + place[0] * static_cast<double>(pairSide), column = place[1] * static_cast<double>(pairWidth);
+      if (shared == tile::kLeft)
+        column = column + second * static_cast<double>(width);
+      if (shared == tile::kRight)
+        row = row + second * static_cast<double>(side);
+      body(wide(group), wide(row), wide(end), wide(column));
+      Var next = place[1] + aside, wraps = ge(next, across);
+      return Vars{place[0] + down + select(wraps, one, zero), select(wraps, next - across, next)};
     });
     return Vars{next[0] - rows, next[1], end};
   });

@@ -159,6 +159,7 @@ Status CudaDevice::loadKernels() {
                 static_cast<unsigned>(kernel->shared_bytes()),
                 kernel->scratch_bytes(),
                 0,
+                kernel->cluster(),
                 -1,
                 kernel->waits(),
                 {}};
@@ -182,7 +183,7 @@ Status CudaDevice::loadKernels() {
       BRAID_TRY(failed(driver.check(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                                         &blocks, made.function, static_cast<int>(made.threads), made.sharedBytes),
                                     "cuOccupancyMaxActiveBlocksPerMultiprocessor")));
-      made.resident = std::max<int64_t>(int64_t(blocks) * multiprocessors, 1);
+      made.resident = std::max(int64_t(blocks) * multiprocessors / made.cluster, int64_t(1)) * made.cluster;
     }
     kernels.push_back(std::move(made));
   }
@@ -391,6 +392,9 @@ Status CudaDevice::launch(uint32_t stream, uint32_t kernel, std::span<const int6
     BRAID_TRY(launch(0, kernel, slots, programs));
     return follow(stream, 0);
   }
+  if (programs % found.cluster != 0)
+    return Status::error(ErrorCode::corruptFile, "{} programs of @{}, whose blocks run in clusters of {}", programs,
+                         program.kernels()[kernel], found.cluster);
   int64_t blocks = found.resident ? std::min(programs, found.resident) : programs;
   if (blocks > std::numeric_limits<int32_t>::max())
     return Status::error(ErrorCode::unsupported, "{} programs of @{}; a device takes at most {}", blocks,

@@ -100,6 +100,7 @@ private:
     unsigned threads, sharedBytes;
     uint64_t scratchBytes; // of a block
     int64_t resident; // blocks that run at a time, where no others are started: 0: any number
+    int64_t cluster; // blocks of a cluster
     int64_t workers; // the slot that says how many blocks there are; -1: none does
     bool waits; // its code begins by waiting for what its stream was given before
     cuda::TensorMaps maps;

@@ -89,23 +89,32 @@ Block &theBlock() {
 
 //===- Threads ---------------------------------------------------------------------------------------------------===//
 
-void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes) {
+void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes,
+                int64_t cluster) {
+  if (cluster > 1 && count % kWarp != 0)
+    fail("blocks of a cluster that are not whole warps", count);
   entry = body;
   arguments = args;
   number = program;
-  if (static_cast<int64_t>(fibers.size()) < count)
-    fibers.resize(count);
-  threads = count;
-  // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
-  shared = take(sharedPages, sharedBytes);
+  threads = count * cluster;
+  blockThreads = count;
+  if (static_cast<int64_t>(fibers.size()) < threads)
+    fibers.resize(threads);
   sharedSize = sharedBytes;
-  touches.resize(std::max(touches.size(), static_cast<size_t>(sharedBytes)));
-  begun = ++barriers;
+  if (static_cast<int64_t>(memories.size()) < cluster)
+    memories.resize(cluster);
+  for (int64_t i = 0; i < cluster; ++i) {
+    SharedMemory &memory = memories[i];
+    // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
+    memory.begin = take(memory.pages, sharedBytes);
+    memory.touches.resize(std::max(memory.touches.size(), static_cast<size_t>(sharedBytes)));
+    memory.begun = ++memory.barriers;
+  }
   global = nullptr;
-  inFlight.assign(static_cast<size_t>((count + kGroup - 1) / kGroup), {});
+  inFlight.assign(static_cast<size_t>(cluster * ceilDiv(count, kGroup)), {});
   phaseBarriers.clear();
   boxes.clear();
-  for (int64_t i = 0; i < count; ++i)
+  for (int64_t i = 0; i < threads; ++i)
     begin(i);
   while (step()) {
   }
@@ -119,6 +128,8 @@ char *Block::take(std::unique_ptr<Pages> &pages, int64_t count) {
 }
 
 void *Block::scratch(int64_t bytes) {
+  if (threads != blockThreads)
+    fail("scratch of blocks of a cluster", current);
   if (!global)
     global = take(globalPages, bytes);
   return global;
@@ -142,8 +153,8 @@ void Block::begin(int64_t i) {
   fiber.committed = fiber.finished = 0;
   fiber.pendingSums.assign(1, {}); // a NaN without a number is one
   fiber.freeSums.clear();
-  if (i % kGroup == 0)
-    inFlight[i / kGroup].assign(1, {});
+  if (beginsGroup(i))
+    inFlight[groupOf(i)].assign(1, {});
 }
 
 void Block::start() {
@@ -159,19 +170,23 @@ void Block::wait(State state) {
   braidSwitch(&fiber.context, scheduler);
 }
 
+static bool isShuffled() {
+  static const bool shuffled = isSet("BRAID_EMULATE_ORDER", "shuffled");
+  return shuffled;
+}
+
 bool Block::step() {
   order.resize(threads);
   std::iota(order.begin(), order.end(), 0);
-  static const bool reverse = isSet("BRAID_EMULATE_ORDER", "reverse"),
-                    shuffled = isSet("BRAID_EMULATE_ORDER", "shuffled");
+  static const bool reverse = isSet("BRAID_EMULATE_ORDER", "reverse");
   if (reverse)
     std::reverse(order.begin(), order.end());
-  else if (shuffled)
+  else if (isShuffled())
     std::shuffle(order.begin(), order.end(), random);
   for (int64_t i : order) {
     if (fibers[i].state != State::ready)
       continue;
-    current = i;
+    turnTo(i);
     braidSwitch(&scheduler, fibers[i].context);
   }
   bool warpReleased = false;
@@ -179,29 +194,38 @@ bool Block::step() {
     int64_t end = std::min<int64_t>(first + kWarp, threads);
     warpReleased |= releaseMeeting(first, end) || releaseWarp(first, end);
   }
-  for (int64_t first = 0; first < threads; first += kGroup)
-    warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, threads));
-  if (warpReleased || releasePhases())
-    return true;
-  int64_t atBarrier = 0, done = 0;
-  for (int64_t i = 0; i < threads; ++i) {
-    atBarrier += fibers[i].state == State::atBarrier;
-    done += fibers[i].state == State::done;
-  }
-  if (done == threads)
+  for (int64_t block = 0; block < threads; block += blockThreads)
+    for (int64_t first = block; first < block + blockThreads; first += kGroup)
+      warpReleased |= releaseGroup(first, std::min<int64_t>(first + kGroup, block + blockThreads));
+  return warpReleased || releasePhases() || releaseBarriers();
+}
+
+bool Block::releaseBarriers() {
+  auto areAll = [&](State state, int64_t first, int64_t end) {
+    return std::all_of(fibers.begin() + first, fibers.begin() + end,
+                       [&](const Fiber &fiber) { return fiber.state == state; });
+  };
+  if (areAll(State::done, 0, threads))
     return false;
-  if (atBarrier != threads)
-    for (int64_t i = 0; i < threads; ++i)
-      if (fibers[i].state != State::atBarrier)
-        fail(fibers[i].state == State::done ? "a barrier that not all threads of the block reach; one is at its end"
-             : fibers[i].state == State::atPhase
-                 ? "a phase of a barrier in shared memory that never ends"
-                 : "a barrier that not all threads of the block reach; one waits for its warp or warpgroup",
-             i);
-  ++barriers;
+  bool together = areAll(State::atCluster, 0, threads), released = false;
+  for (int64_t first = 0; first < threads; first += blockThreads) {
+    if (!together && !areAll(State::atBarrier, first, first + blockThreads))
+      continue;
+    ++memories[first / blockThreads].barriers;
+    for (int64_t i = first; i < first + blockThreads; ++i)
+      fibers[i].state = State::ready;
+    released = true;
+  }
+  if (released)
+    return true;
   for (int64_t i = 0; i < threads; ++i)
-    fibers[i].state = State::ready;
-  return true;
+    if (State state = fibers[i].state; state != State::atBarrier && state != State::atCluster)
+      fail(state == State::done      ? "a barrier that not all threads of the block reach; one is at its end"
+           : state == State::atPhase ? "a phase of a barrier in shared memory that never ends"
+                                     : "a barrier that not all threads of the block reach; one waits for its warp or "
+                                       "warpgroup",
+           i);
+  fail("threads of a cluster that wait at different barriers", 0);
 }
 
 bool Block::releaseWarp(int64_t first, int64_t end) {
@@ -219,6 +243,7 @@ bool Block::releaseWarp(int64_t first, int64_t end) {
   }
   if (!waitsForWarp(state))
     return false;
+  turnTo(first);
   if (end - first != kWarp)
     fail("a warp of fewer than 32 threads", first);
   if (state == State::atShuffle)
@@ -255,6 +280,7 @@ bool Block::releaseGroup(int64_t first, int64_t end) {
   for (int64_t i = first; i < end; ++i)
     if (!(*fibers[i].product == *fibers[first].product))
       fail("threads of a warpgroup multiply different matrices", i);
+  turnTo(first);
   multiplyGroup(first);
   for (int64_t i = first; i < end; ++i)
     fibers[i].state = State::ready;
@@ -272,6 +298,15 @@ void Block::arrive(char *barrier, int64_t bytes) {
   endPhase(found);
 }
 
+char *Block::inBlock(char *place, int64_t rank) const {
+  if (rank < 0 || (rank + 1) * blockThreads > threads)
+    fail("a block that the cluster has not", current);
+  auto first = fibers.begin() + rank * blockThreads;
+  if (std::all_of(first, first + blockThreads, [](const Fiber &fiber) { return fiber.state == State::done; }))
+    fail("shared memory of a block of the cluster that has ended", current);
+  return memories[rank].begin + (place - own().begin);
+}
+
 void Block::await(char *barrier, int32_t parity) {
   while (phasesOf(barrier).phases % 2 == parity) {
     self().barrier = barrier;
@@ -285,6 +320,15 @@ void Block::send(BoxCopy copy) {
   boxes.push_back(std::move(copy));
   if (atOnce)
     deliver();
+}
+
+void Block::sendToAll(const BoxCopy &copy) {
+  for (int64_t rank = 0; rank * blockThreads < threads; ++rank) {
+    BoxCopy there{inBlock(copy.barrier, rank), copy.chunks};
+    for (auto &chunk : there.chunks)
+      chunk.first = inBlock(chunk.first, rank);
+    send(std::move(there));
+  }
 }
 
 void Block::execute(const BoxStore &store) {
@@ -310,18 +354,19 @@ static bool storesAtOnce() {
 }
 
 void Block::store(BoxStore store, int64_t bytes) {
-  int64_t first = store.begin - shared;
+  const SharedMemory &memory = own();
+  int64_t first = store.begin - memory.begin;
   if (first < 0 || first + bytes > sharedSize)
     fail("a box is stored that is not in shared memory", current);
   for (int64_t i = first; i < first + bytes && !ignoresBarriers(); ++i) {
-    const Touched &byte = touches[i];
-    if (byte.written < begun)
+    const Touched &byte = memory.touches[i];
+    if (byte.written < memory.begun)
       fail("a box is stored of which a byte was not written", current);
     const Fiber &writer = fibers[byte.last];
     if (writer.fences == byte.fences)
       fail("a box is stored that a thread wrote without a fence of the async proxy", byte.last);
     bool met = byte.last / kWarp == current / kWarp && writer.meetings != byte.meetings;
-    if (byte.last != current && byte.written == barriers && !met)
+    if (byte.last != current && byte.written == memory.barriers && !met)
       fail("a box is stored that a thread wrote which did not meet this one since", byte.last);
   }
   store.found.assign(store.begin, store.begin + bytes);
@@ -340,7 +385,7 @@ void Block::awaitRead(int32_t most) {
       continue;
     if (!std::equal(store.found.begin(), store.found.end(), store.begin))
       fail("shared memory was overwritten before the box was read that is stored from there", current);
-    std::fill_n(touches.begin() + (store.begin - shared), store.found.size(), Touched());
+    std::fill_n(own().touches.begin() + (store.begin - own().begin), store.found.size(), Touched());
   }
 }
 
@@ -361,24 +406,32 @@ PhaseBarrier &Block::phasesOf(char *barrier) {
 }
 
 void Block::endPhase(PhaseBarrier &barrier) {
-  if (barrier.bytes < 0)
+  if (barrier.bytes < 0 && barrier.missing == 0) // those that another block sends may come first
     fail("more bytes come to a barrier than it was told to expect", current);
   if (barrier.missing != 0 || barrier.bytes != 0)
     return;
   barrier.missing = barrier.arrivals;
   ++barrier.phases;
-  ++barriers; // those behind it have seen what those before it did
+  ++memories[barrier.rank].barriers; // those behind it have seen what those before it did
 }
 
 void Block::deliver() {
-  for (BoxCopy &copy : std::exchange(boxes, {})) {
+  std::vector<BoxCopy> now = std::exchange(boxes, {});
+  if (isShuffled() && now.size() > 1) { // some of them, in any order
+    std::shuffle(now.begin(), now.end(), random);
+    auto rest = now.begin() + 1 + static_cast<int64_t>(random() % now.size());
+    boxes.assign(std::make_move_iterator(rest), std::make_move_iterator(now.end()));
+    now.erase(rest, now.end());
+  }
+  for (BoxCopy &copy : now) {
+    PhaseBarrier &barrier = phasesOf(copy.barrier);
+    SharedMemory &memory = memories[barrier.rank];
     for (auto &[target, bytes] : copy.chunks) {
       std::memcpy(target, bytes.data(), bytes.size());
-      int64_t first = target - shared;
+      int64_t first = target - memory.begin;
       for (int64_t i = first; i < first + static_cast<int64_t>(bytes.size()) && first >= 0 && i < sharedSize; ++i)
-        touches[i].copied = 0;
+        memory.touches[i].copied = 0;
     }
-    PhaseBarrier &barrier = phasesOf(copy.barrier);
     for (auto &chunk : copy.chunks)
       barrier.bytes -= static_cast<int64_t>(chunk.second.size());
     endPhase(barrier);
@@ -386,13 +439,16 @@ void Block::deliver() {
 }
 
 bool Block::releasePhases() {
-  deliver();
   bool released = false;
-  for (int64_t i = 0; i < threads; ++i)
-    if (Fiber &fiber = fibers[i]; fiber.state == State::atPhase && phasesOf(fiber.barrier).phases % 2 != fiber.value) {
-      fiber.state = State::ready;
-      released = true;
-    }
+  do {
+    deliver();
+    for (int64_t i = 0; i < threads; ++i)
+      if (Fiber &fiber = fibers[i];
+          fiber.state == State::atPhase && phasesOf(fiber.barrier).phases % 2 != fiber.value) {
+        fiber.state = State::ready;
+        released = true;
+      }
+  } while (!released && !boxes.empty());
   return released;
 }
 
@@ -440,15 +496,15 @@ void Block::settleSums(float *sums, int32_t count) {
 
 void Block::commitProducts() {
   ++self().committed;
-  if (current % kGroup == 0)
-    inFlight[current / kGroup].emplace_back();
+  if (beginsGroup(current))
+    inFlight[groupOf(current)].emplace_back();
 }
 
 void Block::awaitProducts(int32_t most) {
   self().finished = std::max(self().finished, self().committed - most);
-  if (current % kGroup != 0)
+  if (!beginsGroup(current))
     return;
-  auto &groups = inFlight[current / kGroup];
+  auto &groups = inFlight[groupOf(current)];
   // The last one is not committed yet.
   while (static_cast<int64_t>(groups.size()) - 1 > most) {
     for (const InFlight &one : groups.front())
@@ -465,7 +521,8 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
     fail("a matrix of wgmma whose swizzle is not of 128 bytes, or has an offset", current);
   auto field = [&](int bit) { return (descriptor >> bit & 0x3fff) * 16; };
   uint64_t begin = field(0), leading = field(16), stride = field(32);
-  auto base = reinterpret_cast<uint64_t>(shared);
+  const SharedMemory &memory = own();
+  auto base = reinterpret_cast<uint64_t>(memory.begin);
   std::vector<uint16_t> values(static_cast<size_t>(count) * 16);
   for (uint64_t i = 0; i < static_cast<uint64_t>(count); ++i)
     for (uint64_t k = 0; k < 16; ++k) {
@@ -475,10 +532,10 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
       uint64_t offset = (at - base % space) % space; // from where shared memory begins
       if (offset + 2 > static_cast<uint64_t>(sharedSize))
         fail("a wgmma reads behind the end of shared memory", current);
-      if (const Touched &byte = touches[offset]; byte.copied != 0 && fibers[byte.last].fences + 1 == byte.copied)
+      if (const Touched &byte = memory.touches[offset]; byte.copied != 0 && fibers[byte.last].fences + 1 == byte.copied)
         fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", byte.last);
-      touch(shared + offset, 2, /*writes=*/false, /*several=*/true, barriers);
-      std::memcpy(&values[i * 16 + k], shared + offset, 2);
+      touch(memory.begin + offset, 2, /*writes=*/false, /*several=*/true, memory.barriers);
+      std::memcpy(&values[i * 16 + k], memory.begin + offset, 2);
     }
   return values;
 }
@@ -523,7 +580,7 @@ void Block::multiplyGroup(int64_t first) {
       float sum = pending ? pending->value : fiber.sums[i];
       fiber.sums[i] = promise(fiber, fiber.sums[i], addProducts(sum, &a[row * 16], &b[column * 16], 1));
     }
-  inFlight[first / kGroup].back().push_back(std::move(one));
+  inFlight[groupOf(first)].back().push_back(std::move(one));
 }
 
 //===- What the lanes of a warp do together ----------------------------------------------------------------------===//
@@ -549,7 +606,7 @@ void Block::loadMatrices(int64_t first) {
   for (int lane = 0; lane < kWarp; ++lane) {
     Fiber &fiber = fibers[first + lane];
     if (lane < 8 * fiber.value)
-      touch(fiber.row, 16, /*writes=*/false, /*several=*/true, barriers);
+      touch(fiber.row, 16, /*writes=*/false, /*several=*/true, own().barriers);
     for (int matrix = 0; matrix < fiber.value; ++matrix) {
       int major = lane / 4, minor = lane % 4 * 2;
       auto element = [&](int row, int column) -> uint32_t { return fibers[first + 8 * matrix + row].row[column]; };
@@ -564,7 +621,7 @@ void Block::storeMatrices(int64_t first) {
     for (int lane = 0; lane < kWarp; ++lane) {
       const uint16_t *row = fibers[first + 8 * matrix + lane / 4].row;
       auto *to = reinterpret_cast<char *>(const_cast<uint16_t *>(row)) + lane % 4 * 4;
-      touch(to, 4, /*writes=*/true, static_cast<int32_t>(first + lane), barriers);
+      touch(to, 4, /*writes=*/true, static_cast<int32_t>(first + lane), own().barriers);
       std::memcpy(to, &fibers[first + lane].registers[matrix], 4);
     }
 }

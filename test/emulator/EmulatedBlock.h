@@ -1,5 +1,6 @@
 //===- EmulatedBlock.h - a block of a GPU: its threads, and what they wait for -----------------------------------===//
 //
+// Or the blocks of a cluster, which run at a time: their threads are numbered one block behind the other, each block has its shared memory.
 // Every thread is a fiber, which waits where the functions of ThreadEmulator.cpp say. Nothing of this is seen outside of the
 // library that it is linked into: a process may have two, one that is preloaded and one inside of the driver's stub.
 //
@@ -31,6 +32,7 @@ enum class State : uint8_t {
   atMeeting,
   atPhase,
   atBarrier,
+  atCluster, ///< the barrier of all threads of a cluster
   done
 };
 
@@ -64,6 +66,7 @@ struct Fragments {
 /// A barrier in shared memory (mbarrier) that some arrivals and some bytes complete a phase of.
 struct PhaseBarrier {
   int64_t arrivals, missing; ///< of every phase, of this one
+  int64_t rank; ///< of its block
   int64_t bytes = 0; ///< to come
   int64_t phases = 0; ///< that are over
 };
@@ -147,13 +150,23 @@ struct Fiber {
   uint32_t *registers = nullptr; ///< what ldmatrix gives this lane: `value` of them, turned if `mode` is not 0
 };
 
+/// The shared memory of a block.
+struct SharedMemory {
+  std::unique_ptr<Pages> pages;
+  char *begin = nullptr; ///< of the block that runs
+  std::vector<Touched> touches; ///< of each byte
+  uint64_t barriers = 0; ///< so far, with one in front of each block
+  uint64_t begun = 0; ///< so many when this block began
+};
+
 class Block {
 public:
-  void run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes);
+  /// The blocks of a cluster, the first of which is this program.
+  void run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes, int64_t cluster);
 
-  int64_t thread() const { return current; }
-  int64_t block() const { return number; }
-  char *memory() const { return shared; }
+  int64_t thread() const { return current - rank() * blockThreads; }
+  int64_t block() const { return number + rank(); }
+  char *memory() const { return own().begin; }
 
   /// The same for all threads of the block; NaN before the first of them writes it.
   void *scratch(int64_t bytes);
@@ -161,23 +174,27 @@ public:
   void wait(State state);
   Fiber &self() { return fibers[current]; }
 
-  uint64_t barriersSoFar() const { return barriers; }
+  uint64_t barriersSoFar() const { return own().barriers; }
   /// This thread, or `several` of its warp or warpgroup, read or write shared memory, at any time since there were `since`
   /// barriers: no other thread may have touched the same bytes since then if one of the two writes.
   void touch(const void *address, int64_t bytes, bool writes, bool several, uint64_t since) {
     touch(address, bytes, writes, several ? kSeveral : static_cast<int32_t>(current), since);
   }
   void touch(const void *address, int64_t bytes, bool writes) {
-    touch(address, bytes, writes, /*several=*/false, barriers);
+    touch(address, bytes, writes, /*several=*/false, own().barriers);
   }
 
   //===- Barriers in shared memory, and boxes that are copied -------------------------------------------------------===//
 
-  void beginPhases(char *barrier, int64_t arrivals) { phaseBarriers[barrier] = {arrivals, arrivals}; }
+  void beginPhases(char *barrier, int64_t arrivals) { phaseBarriers[barrier] = {arrivals, arrivals, rank()}; }
   void arrive(char *barrier, int64_t bytes);
+  /// What lies in the block of the cluster with this rank where `place` is in this one.
+  char *inBlock(char *place, int64_t rank) const;
   void await(char *barrier, int32_t parity);
-  /// It may be there at once, or not before everybody waits for it.
+  /// It may be there at once, or not before everybody waits for it, and then behind later ones.
   void send(BoxCopy copy);
+  /// The same to all blocks of the cluster, and to the barrier of each.
+  void sendToAll(const BoxCopy &copy);
   /// `bytes` of shared memory from `begin` on, which every thread that wrote there has fenced before it met this one. It may be read and stored at once, or
   /// read when the thread waits for that and stored when it has ended.
   void store(BoxStore store, int64_t bytes);
@@ -193,18 +210,20 @@ public:
 
   /// What a copy of this thread has written: not ordered before wgmma until its next fence of the async proxy.
   void wroteByCopy(const void *address, int64_t bytes) {
-    int64_t first = static_cast<const char *>(address) - shared;
+    int64_t first = static_cast<const char *>(address) - own().begin;
     for (int64_t i = std::max<int64_t>(first, 0); i < std::min(first + bytes, sharedSize) && !ignoresBarriers(); ++i)
-      touches[i].copied = self().fences + 1;
+      own().touches[i].copied = self().fences + 1;
   }
 
 private:
   void touch(const void *address, int64_t bytes, bool writes, int32_t thread, uint64_t since) {
-    int64_t first = static_cast<const char *>(address) - shared;
+    SharedMemory &memory = own();
+    const uint64_t barriers = memory.barriers;
+    int64_t first = static_cast<const char *>(address) - memory.begin;
     if (ignoresBarriers() || first < 0 || first + bytes > sharedSize)
       return;
     for (int64_t i = first; i < first + bytes; ++i) {
-      Touched &byte = touches[i];
+      Touched &byte = memory.touches[i];
       // Threads of a warp that have met since then have done so as at a barrier.
       auto met = [&](int32_t other, uint64_t meetings) {
         return since == barriers && thread >= 0 && other >= 0 && other / kWarp == thread / kWarp &&
@@ -247,11 +266,27 @@ private:
 
   static char *take(std::unique_ptr<Pages> &pages, int64_t count);
 
+  int64_t rank() const { return currentRank; }
+  void turnTo(int64_t i) {
+    current = i;
+    currentRank = threads == blockThreads ? 0 : i / blockThreads;
+  }
+  SharedMemory &own() { return memories[rank()]; }
+  const SharedMemory &own() const { return memories[rank()]; }
+  /// The warpgroup of a thread, of all blocks.
+  int64_t groupOf(int64_t i) const {
+    return i / blockThreads * ceilDiv(blockThreads, kGroup) + i % blockThreads / kGroup;
+  }
+  bool beginsGroup(int64_t i) const { return i % blockThreads % kGroup == 0; }
+  static int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
   void begin(int64_t i);
   static void start();
 
   /// Lets every thread run to where it waits, then releases those whose warp or block is complete. False: all are done.
   bool step();
+  /// Where no thread goes on by itself: of barriers of blocks and of the cluster.
+  bool releaseBarriers();
 
   bool releaseWarp(int64_t first, int64_t end);
 
@@ -287,17 +322,15 @@ private:
   std::map<char *, PhaseBarrier> phaseBarriers;
   std::vector<BoxCopy> boxes; ///< that are under way
   int64_t sharedSize = 0;
-  std::vector<Touched> touches; ///< of each byte of shared memory
-  uint64_t barriers = 0; ///< so far, with one in front of each block
-  uint64_t begun = 0; ///< so many when this block began
   std::vector<int64_t> order;
-  std::unique_ptr<Pages> sharedPages, globalPages;
-  char *shared = nullptr, *global = nullptr; ///< of the block that runs
+  std::vector<SharedMemory> memories; ///< by rank
+  std::unique_ptr<Pages> globalPages;
+  char *global = nullptr; ///< of the block that runs
   std::mt19937 random{1};
   void *scheduler = nullptr;
   void (*entry)(void *) = nullptr;
   void *arguments = nullptr;
-  int64_t number = 0, threads = 0, current = 0;
+  int64_t number = 0, threads = 0, blockThreads = 1, current = 0, currentRank = 0; ///< threads: of all blocks
 };
 
 /// The one that this thread of the CPU runs.

@@ -100,6 +100,17 @@ void eachChunk(int64_t place, int64_t index, const int64_t *slots, const int64_t
   }
 }
 
+BoxCopy readBox(int64_t target, int64_t barrier, int64_t index, const int64_t *slots, const int64_t *told) {
+  BoxCopy copy{reinterpret_cast<char *>(barrier), {}};
+  eachChunk(target, index, slots, told, /*elementBytes=*/2, [&](char *shared, const char *global, int64_t bytes) {
+    std::vector<char> found(chunkBytes, 0);
+    if (bytes)
+      std::memcpy(found.data(), global, static_cast<size_t>(bytes));
+    copy.chunks.emplace_back(shared, std::move(found));
+  });
+  return copy;
+}
+
 void storeBox(int64_t source, int64_t index, const int64_t *slots, const int64_t *told, int64_t elementBytes,
               bool adds) {
   BoxStore store;
@@ -121,13 +132,16 @@ void braid_emulate_launch(int64_t blocks, int64_t threads, int64_t sharedBytes, 
   theLaunch() = {blocks, threads, sharedBytes, scratch};
 }
 
+/// Of a cluster that has its first block among them all blocks run, of others none.
 void braid_emulate_blocks(void (*body)(void *), void *args, int64_t begin, int64_t end, int64_t threads,
-                          int64_t sharedBytes) {
+                          int64_t sharedBytes, int64_t cluster) {
   const Launch &launch = theLaunch();
   if (launch.blocks && (launch.threads != threads || launch.sharedBytes != sharedBytes))
     fail("a launch with other threads or shared memory than the kernel was compiled for", threads);
-  for (int64_t program = begin; program < end; ++program)
-    theBlock().run(body, args, program, threads, sharedBytes);
+  if (launch.blocks % cluster != 0)
+    fail("a launch of blocks that are not whole clusters", threads);
+  for (int64_t program = (begin + cluster - 1) / cluster * cluster; program < end; program += cluster)
+    theBlock().run(body, args, program, threads, sharedBytes, cluster);
 }
 
 int64_t braid_emulate_thread() { return theBlock().thread(); }
@@ -207,6 +221,11 @@ void braid_emulate_bulk_begin(int64_t barrier, int32_t arrivals) {
 }
 void braid_emulate_bulk_begun() {}
 void braid_emulate_bulk_arrive(int64_t barrier) { theBlock().arrive(reinterpret_cast<char *>(barrier), 0); }
+/// At the barrier that lies there in another block of the cluster.
+void braid_emulate_bulk_arrive_in(int64_t barrier, int32_t rank) {
+  theBlock().arrive(theBlock().inBlock(reinterpret_cast<char *>(barrier), rank), 0);
+}
+void braid_emulate_bulk_cluster() { theBlock().wait(State::atCluster); }
 /// An arrival when all copies of the thread are done: here, at the last.
 void braid_emulate_bulk_copied(int64_t barrier) {
   braid_emulate_copies_commit();
@@ -223,14 +242,11 @@ void braid_emulate_bulk_await(int64_t barrier, int32_t parity) {
 /// dimensions, and five sizes, strides (all 0: row-major) and sides of the box; then the coordinates of this copy, innermost first.
 void braid_emulate_bulk_copy(int64_t target, int64_t barrier, int64_t index, const int64_t *slots,
                              const int64_t *told) {
-  BoxCopy copy{reinterpret_cast<char *>(barrier), {}};
-  eachChunk(target, index, slots, told, /*elementBytes=*/2, [&](char *shared, const char *global, int64_t bytes) {
-    std::vector<char> found(chunkBytes, 0);
-    if (bytes)
-      std::memcpy(found.data(), global, static_cast<size_t>(bytes));
-    copy.chunks.emplace_back(shared, std::move(found));
-  });
-  theBlock().send(std::move(copy));
+  theBlock().send(readBox(target, barrier, index, slots, told));
+}
+void braid_emulate_bulk_multicast(int64_t target, int64_t barrier, int64_t index, const int64_t *slots,
+                                  const int64_t *told) {
+  theBlock().sendToAll(readBox(target, barrier, index, slots, told));
 }
 
 /// The same from `source` to global memory, of which nothing is written past the end of the buffer.

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 SMALLER = {"minimax-text-01": ["--batch=1", "--seq-len=512"]}  # its own batch is for many ranks: no file holds it for one
-BLOCK = re.compile(r"^  (\S+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", re.MULTILINE)
+BLOCK = re.compile(r"^  (\S+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)(?:  in clusters of \d)?$", re.MULTILINE)
 
 
 # What is to go, where there is some: bytes a thread, by the beginning of a kernel's name.

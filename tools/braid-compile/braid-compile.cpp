@@ -62,6 +62,12 @@ int main(int argc, char **argv) {
                        "for f32) (default parts)"),
         {"parts", "fma"})
       ->type_name("NAME");
+  oneOf(app.add_option("--products", options.products,
+                       "with --target=cuda --arch=sm_90a: how operands come to matrix products: to blocks, or to "
+                       "clusters of two blocks, which bring the one that they share once for both (not run on a device "
+                       "yet) (default blocks)"),
+        {"blocks", "clusters"})
+      ->type_name("NAME");
   oneOf(
       app.add_option("--attention", options.attention,
                      "with --target=cuda --arch=sm_90a: how keys and values come to attention of many rows: by rows or "

@@ -47,6 +47,7 @@ Json gpuKernelsJson(const Program &program) {
     for (const auto *kernel : *program.file().kernels())
       list.push_back({{"name", kernel->name()->str()},
                       {"threads", kernel->threads()},
+                      {"cluster", kernel->cluster()},
                       {"shared_bytes", kernel->shared_bytes()},
                       {"scratch_bytes", kernel->scratch_bytes()},
                       {"registers", kernel->registers()},
@@ -314,9 +315,10 @@ void printKernels(const Program &program) {
              "{:>7} {:>9} {:>9} {:>9} {:>7} {:>7}\n",
              "kernel", "threads", "shared", "scratch", "registers", "spills", "local");
   for (const auto *kernel : *program.file().kernels())
-    fmt::print("  {:<60} {:>7} {:>9} {:>9} {:>9} {:>7} {:>7}\n", kernel->name()->str(), kernel->threads(),
+    fmt::print("  {:<60} {:>7} {:>9} {:>9} {:>9} {:>7} {:>7}{}\n", kernel->name()->str(), kernel->threads(),
                kernel->shared_bytes(), kernel->scratch_bytes(), kernel->registers(), kernel->spill_bytes(),
-               kernel->stack_bytes());
+               kernel->stack_bytes(),
+               kernel->cluster() > 1 ? fmt::format("  in clusters of {}", kernel->cluster()) : "");
 }
 
 void printText(const Program &program, uint64_t parameters, const Options &options) {

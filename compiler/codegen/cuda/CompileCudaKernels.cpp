@@ -276,6 +276,8 @@ static void declareKernel(func::FuncOp function, int64_t slots, size_t maps) {
   auto threads = static_cast<int32_t>(function->getAttrOfType<IntegerAttr>(kThreadsAttr).getInt());
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), b.getUnitAttr());
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(), b.getDenseI32ArrayAttr({threads, 1, 1}));
+  if (auto cluster = static_cast<int32_t>(clusterOf(function)); cluster > 1)
+    function->setAttr(NVVM::NVVMDialect::getClusterDimAttrName(), b.getDenseI32ArrayAttr({cluster, 1, 1}));
   if (auto together = function->getAttrOfType<IntegerAttr>(kTogetherAttr))
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), b.getI32IntegerAttr(together.getInt()));
 }
@@ -372,6 +374,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   job.kernel.sharedBytes = function->getAttrOfType<IntegerAttr>(kSharedBytesAttr).getInt();
   job.kernel.scratchBytes = function->getAttrOfType<IntegerAttr>(kScratchBytesAttr).getInt();
   job.kernel.maps = tensorMapsOf(function);
+  job.kernel.cluster = clusterOf(function);
   approximate(module);
   if (failed(expandMath(module, /*hasScale=*/false, /*hasBf16=*/true)))
     return failure();
@@ -436,7 +439,7 @@ static std::string describe(const CudaTarget &target) {
   return text;
 }
 
-using KernelNumbers = std::array<int64_t, 6>;
+using KernelNumbers = std::array<int64_t, 7>;
 
 /// The numbers of a kernel's maps, each list behind its length.
 static std::vector<int64_t> flatten(ArrayRef<TensorMap> maps) {
@@ -452,8 +455,8 @@ static std::vector<int64_t> flatten(ArrayRef<TensorMap> maps) {
 }
 
 static std::vector<char> pack(const CudaKernel &kernel) {
-  const KernelNumbers numbers = {kernel.threads,   kernel.sharedBytes, kernel.scratchBytes,
-                                 kernel.registers, kernel.stackBytes,  kernel.spillBytes};
+  const KernelNumbers numbers = {kernel.threads,    kernel.sharedBytes, kernel.scratchBytes, kernel.registers,
+                                 kernel.stackBytes, kernel.spillBytes,  kernel.cluster};
   std::vector<char> packed(sizeof numbers);
   std::memcpy(packed.data(), &numbers, sizeof numbers);
   std::vector<int64_t> maps = flatten(kernel.maps);
@@ -467,7 +470,7 @@ static void unpack(ArrayRef<char> packed, CudaKernel &kernel) {
   KernelNumbers numbers;
   std::memcpy(&numbers, packed.data(), sizeof numbers);
   std::tie(kernel.threads, kernel.sharedBytes, kernel.scratchBytes, kernel.registers, kernel.stackBytes,
-           kernel.spillBytes) = std::tuple_cat(numbers);
+           kernel.spillBytes, kernel.cluster) = std::tuple_cat(numbers);
   packed = packed.drop_front(sizeof numbers);
   auto next = [&] {
     int64_t number;

@@ -25,6 +25,7 @@ struct CudaKernel {
   int64_t sharedBytes = 0; ///< of a block
   int64_t scratchBytes = 0; ///< of a block, in global memory
   int64_t registers = 0, stackBytes = 0, spillBytes = 0;
+  int64_t cluster = 1; ///< blocks that run at a time; each launch has a multiple of them
   bool waits = false; ///< before anything else, for the launch before it on its stream
   llvm::SmallVector<TensorMap, 0> maps; ///< behind its slots
 };

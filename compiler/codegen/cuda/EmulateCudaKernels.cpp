@@ -35,6 +35,7 @@ FailureOr<std::vector<CudaKernel>> braid::emulateCudaKernels(ModuleOp kernels, c
     kernel.sharedBytes = number(kSharedBytesAttr);
     kernel.scratchBytes = number(kScratchBytesAttr);
     kernel.maps = tensorMapsOf(function);
+    kernel.cluster = clusterOf(function);
     kernel.waits = target.launchesEarly; // the stub of the driver runs launches in turn
   }
   FailureOr<std::vector<char>> object = compileKernels(kernels, *cpu, nullptr, times, cache);
