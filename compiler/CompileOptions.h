@@ -54,6 +54,9 @@ struct CompileOptions {
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
   std::optional<Machine> machine; ///< that orders are chosen by where a model has no schedule.machine; no flag
   std::string kernelCache; ///< directory of compiled kernels; empty: none
+  std::vector<std::string>
+      given; ///< flags of the command line, "--chunk-size=32": who gave them is told of those that change nothing
+  bool tablesOnly = false; ///< nobody needs machine code; no flag
   bool explain = false;
   bool remarks = true; ///< on what was chosen; no flag
   bool joinLayers = true; ///< of pipeline best: neighbours may stand in one function; no flag
@@ -61,6 +64,13 @@ struct CompileOptions {
   /// message. `best` takes the fastest of its programs by it, or else decides layer by layer. No flag.
   std::function<std::optional<double>(const std::vector<uint8_t> &file, const Machine &machine)> secondsOf;
 
+  /// "--gemm=kernels" where --gemm was given, else empty.
+  std::string givenAs(const std::string &flag) const {
+    for (const std::string &text : given)
+      if (text == flag || text.starts_with(flag + "="))
+        return text;
+    return "";
+  }
   bool slices() const { return !pipeline.empty() && pipeline != "none"; }
 };
 

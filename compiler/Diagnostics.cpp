@@ -43,10 +43,14 @@ static std::string placeOf(Location location, FileLineColLoc &file) {
   });
   if (!file)
     return names;
+  if (file.getLine() == 0) // a module that the file does not write stands at no line
+    return (file.getFilename().getValue() + ": ").str();
   return (file.getFilename().getValue() + ":" + Twine(file.getLine()) + ":" + Twine(file.getColumn()) + ": ").str();
 }
 
 static void printLine(FileLineColLoc file, StringRef source) {
+  if (file.getLine() == 0 || file.getColumn() == 0)
+    return;
   for (unsigned line = 1; line < file.getLine(); ++line)
     source = source.split('\n').second;
   StringRef text = source.split('\n').first;

@@ -4,12 +4,11 @@
 #include "compiler/BestProgram.h"
 #include "compiler/Diagnostics.h"
 #include "compiler/Explain.h"
+#include "compiler/Flags.h"
 #include "compiler/InputFile.h"
 #include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
 #include "compiler/ScheduleKeys.h"
-#include "compiler/codegen/cpu/CpuTarget.h"
-#include "compiler/codegen/cuda/CudaTarget.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/braid/PassAttributes.h"
@@ -29,126 +28,6 @@ using namespace braid;
 static bool fail(const Twine &message) {
   printError(message);
   return false;
-}
-
-/// Rows are weighted before their last product where their weights are: on the rank that has their tokens.
-static bool checkExpertWeights(const CompileOptions &options) {
-  if (options.expertWeights != "rows")
-    return true;
-  // Rows of slices are exchanged as a rule.
-  if (options.slices())
-    return fail("--expert-weights=rows weights rows before their last product, but --pipeline=" + options.pipeline +
-                " cuts token slices, whose rows are weighted where they come back; valid: --expert-weights=combine");
-  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
-  if (!mesh) { // said where the mesh is read
-    llvm::consumeError(mesh.takeError());
-    return true;
-  }
-  if (mesh->exchangesExpertRows())
-    return fail("--expert-weights=rows weights rows before their last product, but with --mesh=" + options.mesh +
-                " rows go to experts of other ranks (ep=" + Twine(mesh->size("ep")) +
-                ", etp=" + Twine(mesh->size("etp")) + ", tp=" + Twine(mesh->size("tp")) +
-                "), which do not have their weights; valid: --expert-weights=combine, or ep=1 and etp=1 or tp");
-  return true;
-}
-
-/// A flag that would change nothing is a mistake, not a wish: each belongs to the phase whose passes read it.
-static bool checkFlags(const CompileOptions &options, Phase from, Phase to) {
-  struct Flag {
-    const char *name;
-    bool given;
-    Phase first, last; ///< on the way to which phases it is read
-  };
-  // What is computed again depends on what other ranks send, so gradients see the mesh first.
-  // What is divided among ranks is divided slice by slice, so that there are any is known before they are cut.
-  const Flag flags[] = {
-      {"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
-      {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
-      {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
-      {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled},
-      {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled},
-      {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked},
-      {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands},
-      {"--products", options.products != "blocks", Phase::kernels, Phase::commands},
-      {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels},
-      {"--weight-gradients", options.weightGradients != "in_order", Phase::kernels, Phase::kernels},
-      {"--expert-weights", options.expertWeights != "combine", Phase::train, Phase::train},
-      {"--f32-products", options.f32Products != "parts", Phase::kernels, Phase::kernels},
-      {"--gemm", options.gemm != "kernels", Phase::commands, Phase::commands}};
-  for (const Flag &flag : flags) {
-    if (!flag.given || (from < flag.last && flag.first <= to))
-      continue;
-    bool early = to < flag.first;
-    return fail(Twine(flag.name) + " is read on the way to phase " + phaseName(early ? flag.first : flag.last) +
-                ", but this compilation " +
-                (early ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
-  }
-  bool someSlices = options.overlapDegree > 1 || options.layersSliced;
-  if (options.pipeline != "none" && !someSlices)
-    return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
-  if (options.pipeline == "none" && options.overlapDegrees)
-    return fail("--overlap-degrees=" + *options.overlapDegrees +
-                " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
-  if (options.pipeline == "none" && options.overlapDegree != 1)
-    return fail("--overlap-degree=" + Twine(options.overlapDegree) +
-                " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
-  if (options.slicing != "uniform" && !someSlices)
-    return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
-  return checkExpertWeights(options);
-}
-
-/// The machine that code is for.
-static bool checkTarget(CompileOptions &options) {
-  if (options.target == "cuda") {
-    if (options.cpu != "native")
-      return fail("--cpu=" + options.cpu +
-                  " says what kernels for CPUs may use, and --target=cuda compiles for GPUs; "
-                  "valid: --arch");
-    llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
-    if (!target)
-      return fail("--target=cuda: " + llvm::toString(target.takeError()));
-    if (options.attention == "boxes" && !target->limits.wgmma)
-      return fail("--attention=boxes copies tiles in boxes, which --arch=" + options.arch +
-                  " does not; valid: --arch=sm_90a");
-    if (options.products == "clusters" && !target->limits.wgmma)
-      return fail("--products=clusters shares operands among blocks of a cluster, which --arch=" + options.arch +
-                  " does not have; valid: --products=blocks, or --arch=sm_90a");
-    if (options.weightGradients == "beside" && options.gemm != "kernels")
-      return fail("--weight-gradients=beside runs products beside others, and --gemm=" + options.gemm +
-                  " has one workspace for all; valid: --gemm=kernels");
-    if (options.f32Products != CompileOptions().f32Products && options.gemm == "cublaslt")
-      return fail("--f32-products=" + options.f32Products +
-                  " says how a program's own kernels multiply, and --gemm=cublaslt leaves that to a library; valid: "
-                  "with --gemm=kernels");
-    return true;
-  }
-  if (options.arch != CompileOptions().arch)
-    return fail("--arch=" + options.arch + " names a GPU, and --target=" + options.target +
-                " compiles for CPUs; "
-                "valid: with --target=cuda");
-  if (options.gemm != CompileOptions().gemm)
-    return fail("--gemm=" + options.gemm + " names a library of GPUs, and --target=" + options.target +
-                " compiles for CPUs; "
-                "valid: with --target=cuda");
-  if (options.products != CompileOptions().products)
-    return fail("--products=" + options.products + " says how operands come to a GPU's kernels, and --target=" +
-                options.target + " compiles for CPUs; valid: with --target=cuda");
-  if (!options.attention.empty())
-    return fail("--attention=" + options.attention + " says how tiles come to a GPU's kernels, and --target=" +
-                options.target + " compiles for CPUs; valid: with --target=cuda");
-  if (options.weightGradients != CompileOptions().weightGradients)
-    return fail("--weight-gradients=" + options.weightGradients +
-                " says which kernels of a GPU run beside each other, and --target=" + options.target +
-                " compiles for CPUs; valid: with --target=cuda");
-  if (options.expertWeights != CompileOptions().expertWeights)
-    return fail("--expert-weights=" + options.expertWeights +
-                " says which kernels of a GPU weight rows, and --target=" + options.target +
-                " compiles for CPUs; valid: with --target=cuda");
-  if (options.f32Products != CompileOptions().f32Products)
-    return fail("--f32-products=" + options.f32Products + " says how a GPU multiplies, and --target=" + options.target +
-                " compiles for CPUs; valid: with --target=cuda");
-  llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
-  return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
 }
 
 /// Flags in the place of the keys that a description or a module has; `keys` is then what both say together, for whoever
@@ -402,7 +281,9 @@ bool braid::compile(const CompileJob &job) {
   });
 }
 
-std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &job) {
+std::optional<std::vector<uint8_t>> braid::compileTables(const CompileJob &asked) {
+  CompileJob job = asked;
+  job.options.tablesOnly = true;
   std::optional<std::vector<uint8_t>> bytes;
   bool done = withModule(job, [&](ModuleOp module, const CompileJob &job, bool, std::vector<StageTime> &times) {
     Phase from = phaseOf(module).value_or(Phase::model);

@@ -4,6 +4,7 @@
 #include "compiler/Pipeline.h"
 
 #include "compiler/ActivationBudget.h"
+#include "compiler/Flags.h"
 #include "compiler/OutputFile.h"
 #include "compiler/ScheduleKeys.h"
 #include "compiler/codegen/cpu/CompileKernels.h"
@@ -303,6 +304,8 @@ static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Ph
     if (phase <= from || phase > to)
       continue;
     StageTimer timer(times, phaseName(phase));
+    if (options.remarks)
+      warnOfIdleFlags(module, phase, options);
     if (phase == Phase::kernels || phase == Phase::commands)
       noteWorkers(module, options);
     PassManager pm(module->getName());

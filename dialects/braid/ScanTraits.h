@@ -27,6 +27,9 @@ struct ScanTraits {
         elementDecay(id == LsmClass::E), beta(id == LsmClass::H || id == LsmClass::GH || id == LsmClass::VH),
         lowRank(id == LsmClass::D), valueDecay(id == LsmClass::R), dense(beta || lowRank), id(id) {}
 
+  /// Whether a walk over chunks reads what lsm.chunk_walk_factors made for all of them before. A walk that decays keys by channels and takes
+  /// their products itself has no registers left for the triangle of a delta rule (passes/README.md). Such a class has no lsm.chunk_inverse.
+  bool walksByFactors() const { return beta && vectorDecay; }
   bool trainsDecay() const { return decay && id != LsmClass::S0; }
   /// Rows of the factors that write the state, of a chunk of so many tokens (lsm.chunk_factors).
   int64_t writtenRows(int64_t chunk) const { return lowRank ? 2 * chunk : chunk; }

@@ -387,7 +387,7 @@ LogicalResult LsmChunkInverseOp::verify() {
   Named k{"k", getK()}, chunks{"chunks", getChunks()};
   LsmClass kind = getClassId();
   ScanTraits takes(kind);
-  if (!takes.beta || takes.vectorDecay)
+  if (!takes.beta || takes.walksByFactors())
     return emitOpError() << "class " << stringifyLsmClass(kind) << " has no triangle: H and GH have";
   CHECK(hasRank(*this, k, 4));
   CHECK(isFloat(*this, k));
@@ -457,7 +457,7 @@ LogicalResult LsmChunkFactorsOp::verify() {
 static LogicalResult verifyWalkFactors(Operation *op, LsmClass kind, Named chunks, Named queries, Named keys,
                                        Named write, Named scores, Named decay) {
   ScanTraits takes(kind);
-  if (!takes.beta || !takes.vectorDecay)
+  if (!takes.walksByFactors())
     return op->emitOpError() << "class " << stringifyLsmClass(kind) << " has no factors of a walk: VH has";
   CHECK(hasRank(op, queries, 5));
   int64_t tokens = queries.dim(3);

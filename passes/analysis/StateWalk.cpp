@@ -109,12 +109,6 @@ static constexpr int64_t kGroupValues = 64;
 /// Between products of a delta rule three more tiles of tokens by values are in registers.
 static constexpr int64_t kMostDeltaTokens = 64;
 
-/// Whether what a walk multiplies by is made for all chunks before (lsm.chunk_walk_factors).
-static bool isByFactors(const ScanSizes &sizes) {
-  ScanTraits traits(sizes.classId);
-  return traits.beta && traits.vectorDecay;
-}
-
 std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operation *op) {
   // Warps have 16 tokens and 16 values each; a thread has registers for so many keys, a block room for the chunks of two iterations.
   constexpr int64_t leastTokens = 32, mostTokens = 128, mostKeys = 128, products = 16, roomBytes = 216 * 1024;
@@ -123,7 +117,8 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
   bool gated = ScanTraits(sizes.classId).decay && sizes.classId != LsmClass::S0;
   bool delta = ScanTraits(sizes.classId).beta;
   // Under decays of channels blocks of these lie in the rows of warps, too, and queries and keys in shared memory once more, decayed. Factors are made before.
-  bool factors = isByFactors(sizes), channels = ScanTraits(sizes.classId).vectorDecay && !factors;
+  bool factors = ScanTraits(sizes.classId).walksByFactors(),
+       channels = ScanTraits(sizes.classId).vectorDecay && !factors;
   int64_t tiles = (factors ? 3 : 2) * sizes.keys + (delta ? 2 : 1) * sizes.chunk,
           chunkBytes = sizes.chunk * (2 * tiles + 4 * (channels ? sizes.keys : 1)),
           madeBytes = factors ? 0 : 2 * sizes.chunk * (sizes.chunk + (channels ? 2 * sizes.keys : 0));
@@ -184,7 +179,8 @@ std::optional<OutputBlocks> braid::outputBlocksOf(const ScanSizes &sizes, Operat
 static std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, Operation *op, bool wgmma) {
   // Under decays of channels a thread has 241 to 255 registers where groups of four warps multiply from shared memory. Fragments of right operands are up to 28 more (S:
   // 222, 250): of class V 36 to 2300 bytes would be spilled.
-  bool factors = isByFactors(sizes), channels = ScanTraits(sizes.classId).vectorDecay && !factors;
+  bool factors = ScanTraits(sizes.classId).walksByFactors(),
+       channels = ScanTraits(sizes.classId).vectorDecay && !factors;
   if (channels && !wgmma)
     return std::nullopt;
   std::optional<OutputBlocks> best;
@@ -205,7 +201,7 @@ static std::optional<OutputBlocks> outputBlocks(const ScanSizes &sizes, Operatio
 static double inverses(const ScanSizes &sizes, int64_t chunk) {
   auto K = static_cast<double>(sizes.keys), C = static_cast<double>(chunk);
   double bytes = bytesOfKeys(sizes, K) + 4 + 2 * C;
-  if (isByFactors(sizes))
+  if (ScanTraits(sizes.classId).walksByFactors())
     bytes += 2 * K + 6 * K + 4 * K / C;
   return kLaunch + static_cast<double>(sizes.rows * sizes.tokens * sizes.heads) * bytes / kOutputBytes;
 }

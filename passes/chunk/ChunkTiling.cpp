@@ -207,9 +207,8 @@ bool tileAsWalk(LsmScanOp scan, const Tables &tables) {
   scan.setChunkSize(blocks->tokens);
   Chunked<LsmScanOp> chunked(scan, scan.getInitialState(), tables);
   chunked.buildTable();
-  ScanTraits traits(scan.getClassId());
-  Operation *walk = traits.beta && traits.vectorDecay ? chunked.buildFactorWalk().getOperation()
-                                                      : chunked.buildOutputWalk().getOperation();
+  Operation *walk = ScanTraits(scan.getClassId()).walksByFactors() ? chunked.buildFactorWalk().getOperation()
+                                                                   : chunked.buildOutputWalk().getOperation();
   scan.replaceAllUsesWith(walk->getResults());
   scan.erase();
   return true;

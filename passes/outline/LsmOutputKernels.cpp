@@ -123,8 +123,7 @@ struct OutputWalkKernel {
   }
 
 private:
-  /// Those of lsm.chunk_walk_factors (VH).
-  bool byFactors() const { return shape.delta() && shape.vectorDecay(); }
+  bool byFactors() const { return shape.traits().walksByFactors(); }
   Var edge(Var n, int64_t which) { return cast(k.at(chunks, {b, n, which}), k.builder.getIndexType()); }
   Var rowsOf(Var buffer, Var lo, Var hi, Index first, int64_t width) {
     return k.load(buffer, {b, lo, h, first}, {C, width}, {.limit = hi, .dims = {1, 3}});

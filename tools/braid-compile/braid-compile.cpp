@@ -7,6 +7,7 @@
 #include "schedule/Stages.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Evidence.h"
+#include "tools/common/GivenFlags.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/ToolMain.h"
 #include "tools/common/WordFlag.h"
@@ -68,11 +69,11 @@ int main(int argc, char **argv) {
                        "yet) (default blocks)"),
         {"blocks", "clusters"})
       ->type_name("NAME");
-  oneOf(
-      app.add_option("--attention", options.attention,
-                     "with --target=cuda --arch=sm_90a: how keys and values come to attention of many rows: by rows or "
-                     "in boxes, which is faster (default boxes)"),
-      {"rows", "boxes"})
+  oneOf(app.add_option(
+            "--attention", options.attention,
+            "with --target=cuda --arch=sm_90a: how keys and values come to attention of many rows, and tokens to "
+            "scans that walk over chunks: by rows or in boxes, which is faster (default boxes)"),
+        {"rows", "boxes"})
       ->type_name("NAME");
   oneOf(app.add_option("--weight-gradients", options.weightGradients,
                        "with --target=cuda: when products that make gradients of weights run: in_order, or beside what "
@@ -161,6 +162,7 @@ int main(int argc, char **argv) {
     if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())
       std::cerr << "braid-compile: warning: " << warning << '\n';
     options.secondsOf = plan::secondsOnMachine;
+    options.given = givenFlags(app);
     return compile(job) ? 0 : 1;
   });
 }

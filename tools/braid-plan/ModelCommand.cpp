@@ -10,6 +10,7 @@
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Evidence.h"
+#include "tools/common/GivenFlags.h"
 #include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
@@ -337,10 +338,12 @@ int run(Options options) {
     if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
       return 1;
   }
-  for (auto [flag, path] : {std::pair("--svg", &options.pictures.svg), std::pair("--trace", &options.pictures.trace)})
-    if (!cluster && !path->empty())
-      return plan::fail(llvm::Twine(flag) + " " + *path + " draws times, which need devices and links; valid: with " +
-                        "--cluster (models/clusters)");
+  for (auto [flag, value, verb] :
+       {std::tuple("--svg", &options.pictures.svg, "draws"), std::tuple("--trace", &options.pictures.trace, "draws"),
+        std::tuple("--entry", &options.entry, "asks for")})
+    if (!cluster && !value->empty())
+      return plan::fail(llvm::Twine(flag) + " " + *value + " " + verb +
+                        " times, which need devices and links; valid: " + "with --cluster (models/clusters)");
   if (cluster)
     if (int code = options.pictures.check(
             {NamedFile{"the input " + input, input}, NamedFile{"--cluster " + options.cluster, options.cluster}}))
@@ -422,7 +425,8 @@ plan::Action plan::addModel(CLI::App &app) {
             " bytes");
   app.add_flag("--json", options->json, "print everything as JSON, for programs to read");
   options->pictures.addOptions(app);
-  return [options] {
+  return [options, &app] {
+    options->job.options.given = givenFlags(app);
     if (options->job.input.empty())
       return fail("a model, a program or a subcommand is missing; there are schedule, slices") + 1;
     return run(*options);

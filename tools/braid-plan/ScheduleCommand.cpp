@@ -105,8 +105,9 @@ plan::Action plan::addSchedule(CLI::App &command) {
                            "instead of the file's: none, moe, aAaM, 1A1M, cross-block or best"),
         pipelineNames)
       ->type_name("NAME");
-  command.add_flag("--json", options->json, "print everything as JSON, for programs to read");
+  CLI::Option *json = command.add_flag("--json", options->json, "print everything as JSON, for programs to read");
   options->pictures.addOptions(command);
-  integerIn(command.add_option("--width", options->width, "characters of the drawing (default 100)"), 20, 10000);
+  integerIn(command.add_option("--width", options->width, "characters of the drawing (default 100)"), 20, 10000)
+      ->excludes(json);
   return [options] { return run(*options); };
 }

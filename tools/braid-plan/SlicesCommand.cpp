@@ -21,6 +21,13 @@ struct Options {
   std::string slicing = "uniform";
   double experts = 1, comm = 1, overhead = 0;
   bool json = false;
+  /// Flags that not every slicing reads, what they say and the slicings that do.
+  struct Partial {
+    const CLI::Option *flag;
+    const char *says;
+    std::vector<std::string> readers;
+  };
+  std::vector<Partial> partial;
 };
 
 std::vector<int64_t> slice(const Options &options) {
@@ -51,6 +58,11 @@ int run(const Options &options) {
   if (options.slicing == "simulated" && options.degree > mostSimulated)
     return plan::fail("--degree=" + llvm::Twine(options.degree) + " with --slicing=simulated; valid: 1 to " +
                       llvm::Twine(mostSimulated) + ", or another slicing");
+  for (const Options::Partial &p : options.partial)
+    if (p.flag->count() > 0 && !llvm::is_contained(p.readers, options.slicing))
+      return plan::fail(p.flag->get_name() + "=" + p.flag->results().back() + " " + p.says +
+                        ", and --slicing=" + options.slicing +
+                        " does not ask; valid: with --slicing=" + fmt::format("{}", fmt::join(p.readers, " or ")));
   std::vector<int64_t> slices = slice(options);
   if (options.json) {
     fmt::print("{}\n", nlohmann::ordered_json{{"slices", slices}}.dump());
@@ -78,12 +90,14 @@ plan::Action plan::addSlices(CLI::App &command) {
   oneOf(command.add_option("--slicing", options->slicing, "uniform (default), time_uniform, balanced or simulated"),
         slicingNames)
       ->type_name("NAME");
-  integerIn(command.add_option("--align", options->align,
-                               "balanced and simulated cut at multiples of so many tokens (default: 64, less where a "
-                               "slice would hold fewer than four)"),
-            1, maxTokens);
+  CLI::Option *align = command.add_option("--align", options->align,
+                                          "balanced and simulated cut at multiples of so many tokens (default: 64, "
+                                          "less where a slice would hold fewer than four)");
+  integerIn(align, 1, maxTokens);
+  options->partial.push_back({align, "says at multiples of how many tokens to cut", {"balanced", "simulated"}});
   auto ratio = [&](const char *flag, double &value, const char *help) {
-    numberIn(command.add_option(flag, value, help), From::least, 0, 1e6);
+    CLI::Option *option = numberIn(command.add_option(flag, value, help), From::least, 0, 1e6);
+    options->partial.push_back({option, "says what takes how long", {"simulated"}});
   };
   ratio("--experts", options->experts, "simulated: time of the experts of all tokens; the mixer takes 1 (default 1)");
   ratio("--comm", options->comm, "simulated: time of one exchange of all tokens (default 1)");

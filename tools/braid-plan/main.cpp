@@ -1,6 +1,7 @@
 //===- main.cpp - braid-plan: what a schedule, a slicing or a model on a cluster will do, before anything runs ----===//
 #include "schedule/Draw.h"
 #include "tools/braid-plan/Commands.h"
+#include "tools/common/GivenFlags.h"
 #include "tools/common/ToolMain.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -60,9 +61,17 @@ int main(int argc, char **argv) {
   add("schedule", "Order, makespan and exposed communication of stages whose times are given", plan::addSchedule);
   add("slices", "Where a sequence is cut", plan::addSlices);
   return runTool(app, argc, argv, [&] {
-    for (auto &[command, action] : actions)
-      if (command->parsed())
-        return action();
+    for (auto &[command, action] : actions) {
+      if (!command->parsed())
+        continue;
+      for (const CLI::Option *option : app.get_options())
+        if (isGiven(*option))
+          return plan::fail(option->get_name() + " in front of " + command->get_name() +
+                            " belongs to a plan of a model; valid: behind it, if braid-plan " + command->get_name() +
+                            " --help has it") +
+                 1;
+      return action();
+    }
     return model();
   });
 }

@@ -334,6 +334,7 @@ Expected<std::vector<Call>> readCalls(const Program &program, const std::string 
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  warnIdleRankFlags(*program, options.ranks, ranks);
   int all = ranks.processes ? ranks.processes->size() : ranks.ranks;
   std::vector<Call> calls;
   if (options.calls.empty()) {

@@ -25,7 +25,7 @@ constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, a
 
 // Options several commands share.
 void addProgramOption(CLI::App &command, std::string &path);
-void addThreadsOption(CLI::App &command, int &threads);
+CLI::Option *addThreadsOption(CLI::App &command, int &threads);
 
 // --ranks, --threads, --launcher, --timeout: how many ranks there are, and what they are.
 struct RankFlags {
@@ -34,10 +34,17 @@ struct RankFlags {
   std::string launcher = "auto";
   double timeout = 600; // seconds
   std::string command;  // braid-run's
+  const CLI::Option *threadsFlag = nullptr, *timeoutFlag = nullptr;
 };
-void addRankOptions(CLI::App &command, RankFlags &flags);
+// `computes`: --threads too.
+void addRankOptions(CLI::App &command, RankFlags &flags, bool computes = true);
 // Joins the processes that a launcher started, if it did.
 runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags);
+
+// "braid-run: warning: --top-k=5 changes nothing: <why>", by one of the ranks, if the flag was given.
+void warnIdle(const CLI::Option *flag, const runtime::RankOptions &ranks, const std::string &why);
+// Of those of addRankOptions, which one command line may have for programs of all kinds.
+void warnIdleRankFlags(const runtime::Program &program, const RankFlags &flags, const runtime::RankOptions &ranks);
 
 // --data and how its files are read.
 struct DataFlags {

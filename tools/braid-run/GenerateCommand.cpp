@@ -29,7 +29,7 @@ struct Options {
   int64_t maxTokens = 0;
   std::optional<int64_t> separator;
   SamplerOptions sampler;
-  bool drawsNothing = false; // --top-k or --top-p, but no --temperature
+  const CLI::Option *topKFlag = nullptr, *topPFlag = nullptr;
   RankFlags ranks;
 };
 
@@ -232,10 +232,13 @@ private:
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program));
-  if (options.drawsNothing && ranks.speaks())
-    fmt::print(stderr, "braid-run: remark: --top-k and --top-p choose among draws, but without --temperature the most "
-                       "likely token is taken\n");
+  // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text.
+  const SamplerOptions &sampler = options.sampler;
+  for (auto [flag, draws] : {std::pair(options.topKFlag, sampler.topK != 0), {options.topPFlag, sampler.topP != 1}})
+    if (draws && sampler.temperature == 0)
+      warnIdle(flag, ranks, "with --temperature=0, the default, nothing is drawn: the most likely token is taken");
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     BRAID_TRY(agreeOn(rank, options, prompts.tokens));
@@ -299,30 +302,29 @@ Action addGenerate(CLI::App &command) {
             0, maxTokenCount)
       ->type_name("TOKEN");
   SamplerOptions &sampler = options->sampler;
-  CLI::Option *temperature =
-      command.add_option("--temperature", sampler.temperature,
-                         "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more "
-                         "random");
-  numberIn(temperature, From::least, 0, Sampler::maxTemperature)->type_name("T")->capture_default_str();
-  integerIn(command.add_option("--top-k", sampler.topK,
-                               "Draw only from the K most likely tokens (0: all), with a --temperature"),
-            0, maxTokenCount)
-      ->type_name("K")
+  numberIn(command.add_option("--temperature", sampler.temperature,
+                              "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more "
+                              "random"),
+           From::least, 0, Sampler::maxTemperature)
+      ->type_name("T")
       ->capture_default_str();
-  numberIn(command.add_option("--top-p", sampler.topP,
-                              "Draw only from the most likely tokens that together have probability P"),
-           From::above, 0, 1)
-      ->type_name("P")
-      ->capture_default_str();
+  options->topKFlag = integerIn(command.add_option("--top-k", sampler.topK,
+                                                   "Draw only from the K most likely tokens (0: all), with a "
+                                                   "--temperature"),
+                                0, maxTokenCount)
+                          ->type_name("K")
+                          ->capture_default_str();
+  options->topPFlag = numberIn(command.add_option("--top-p", sampler.topP,
+                                                  "Draw only from the most likely tokens that together have "
+                                                  "probability P"),
+                               From::above, 0, 1)
+                          ->type_name("P")
+                          ->capture_default_str();
   integerIn(command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text"), 0,
             UINT64_MAX)
       ->capture_default_str();
   addRankOptions(command, options->ranks);
-  return [options, temperature] {
-    // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text.
-    options->drawsNothing = temperature->count() == 0 && (options->sampler.topK != 0 || options->sampler.topP != 1);
-    return run(*options);
-  };
+  return [options] { return run(*options); };
 }
 
 } // namespace braid::run

@@ -75,7 +75,7 @@ Action addProbe(CLI::App &command) {
       ->capture_default_str()
       ->type_name("SECONDS");
   command.add_flag("--json", options->json, "Print a link of a cluster file (models/clusters)");
-  addRankOptions(command, options->ranks);
+  addRankOptions(command, options->ranks, /*computes=*/false);
   return [options] { return run(*options); };
 }
 

@@ -87,6 +87,7 @@ Status checkFiles(const Options &options, const RankOptions &ranks) {
 Status run(Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  warnIdleRankFlags(*program, options.ranks, ranks);
   options.train.resume |= options.train.resumeStep.has_value();
   BRAID_TRY(checkFiles(options, ranks));
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));

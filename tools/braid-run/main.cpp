@@ -20,10 +20,11 @@ void addProgramOption(CLI::App &command, std::string &path) {
   command.add_option("program", path, "Program file that braid-compile wrote")->required()->type_name("P.braid");
 }
 
-void addThreadsOption(CLI::App &command, int &threads) {
+CLI::Option *addThreadsOption(CLI::App &command, int &threads) {
   using runtime::ThreadPool;
-  integerIn(command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"), 1,
-            ThreadPool::maxThreads);
+  return integerIn(
+      command.add_option("--threads", threads, "Threads per rank (default: all cores, divided by the ranks)"), 1,
+      ThreadPool::maxThreads);
 }
 
 // 0, or 1 with the error on standard error.
@@ -36,9 +37,10 @@ static int report(const runtime::Status &status) {
   return 1;
 }
 
-void addRankOptions(CLI::App &command, RankFlags &flags) {
+void addRankOptions(CLI::App &command, RankFlags &flags, bool computes) {
   flags.command = command.get_name();
-  addThreadsOption(command, flags.threads);
+  if (computes)
+    flags.threadsFlag = addThreadsOption(command, flags.threads);
   integerIn(command.add_option("--ranks", flags.ranks,
                                "Ranks to run as threads of this process: as many as the program's mesh has (default: "
                                "1; under mpirun or srun every process is a rank)"),
@@ -49,12 +51,12 @@ void addRankOptions(CLI::App &command, RankFlags &flags) {
         {"auto", "threads", "mpi"})
       ->capture_default_str()
       ->type_name("NAME");
-  numberIn(command.add_option("--timeout", flags.timeout,
-                              "Seconds after which a rank that does not come to a collective is lost, and the run "
-                              "ends"),
-           From::least, 0.1, 1e6)
-      ->capture_default_str()
-      ->type_name("SECONDS");
+  flags.timeoutFlag = numberIn(command.add_option("--timeout", flags.timeout,
+                                                  "Seconds after which a rank that does not come to a collective is "
+                                                  "lost, and the run ends"),
+                               From::least, 0.1, 1e6)
+                          ->capture_default_str()
+                          ->type_name("SECONDS");
 }
 
 // Of this process, from joinRanks to the end; a static, because an error on the way ends the peers too.
@@ -79,6 +81,19 @@ runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags) {
     std::_Exit(1);
   };
   return options;
+}
+
+void warnIdle(const CLI::Option *flag, const runtime::RankOptions &ranks, const std::string &why) {
+  if (flag && flag->count() > 0 && ranks.speaks())
+    fmt::print(stderr, "braid-run: warning: {}={} changes nothing: {}\n", flag->get_name(), flag->results().back(),
+               why);
+}
+
+void warnIdleRankFlags(const runtime::Program &program, const RankFlags &flags, const runtime::RankOptions &ranks) {
+  if (program.target() == "cuda")
+    warnIdle(flags.threadsFlag, ranks, program.path() + " computes on a GPU, and nothing beside it");
+  if (program.mesh().worldSize() == 1)
+    warnIdle(flags.timeoutFlag, ranks, program.path() + " is of one rank, which waits for no other");
 }
 
 // The end of a process that is one of several. One of them says what is wrong: the first, or, when that does not, the

@@ -14,6 +14,7 @@ using runtime::Program;
 
 CompileOptions Candidate::apply(CompileOptions options) const {
   options.remarks = false; // one of many
+  options.given.clear();
   options.pipeline = pipeline;
   options.overlapDegree = overlapDegree;
   if (!overlapDegrees.empty())

@@ -81,6 +81,11 @@ bool Tuner::load() {
   if (!asked)
     return fail("--mesh=" + options.job.options.mesh + ": " + llvm::toString(asked.takeError()));
   mesh = std::move(*asked);
+  bool cuts = llvm::any_of(options.degrees, [](int64_t degree) { return degree > 1; });
+  if (!options.job.options.givenAs("--degrees").empty() && cuts && mesh.size("ep") == 1)
+    return fail(
+        "--degrees says in how many slices to try layers whose expert rows travel, and ep is 1 in --mesh; valid: "
+        "with ep=2 or more in --mesh");
   return loadCluster();
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/comm/Processes.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Tuner.h"
+#include "tools/common/GivenFlags.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/ToolMain.h"
 
@@ -98,6 +99,9 @@ int main(int argc, char **argv) {
   return runTool(app, argc, argv, [&] {
     if (options.predictOnly && cpu->count() == 0)
       options.job.options.cpu = plannedCpu;
+    options.job.options.given = givenFlags(app);
+    if (options.predictOnly && !options.job.options.givenAs("--kernel-cache").empty())
+      return printError("--predict-only compiles no kernels, of which --kernel-cache keeps machine code"), 2;
     options.braidRun = findBraidRun(argv[0]);
     return Tuner(options).run() ? 0 : 1;
   });

@@ -1,0 +1,254 @@
+//===- Flags.cpp - flags beside their target, phases, each other and the model ------------------------------------===//
+#include "compiler/Flags.h"
+
+#include "compiler/Diagnostics.h"
+#include "compiler/codegen/cpu/CpuTarget.h"
+#include "compiler/codegen/cuda/CudaTarget.h"
+#include "dialects/braid/BraidDialect.h"
+#include "passes/analysis/Mesh.h"
+#include "passes/overlap/LayerTasks.h"
+
+using namespace mlir;
+using namespace braid;
+
+static bool fail(const Twine &message) {
+  printError(message);
+  return false;
+}
+
+//===- The target -------------------------------------------------------------------------------------------------===//
+
+bool braid::checkTarget(const CompileOptions &options) {
+  const CompileOptions defaults;
+  if (options.target == "cuda") {
+    if (options.cpu != defaults.cpu || !options.givenAs("--cpu").empty())
+      return fail("--cpu=" + options.cpu +
+                  " says what kernels for CPUs may use, and --target=cuda compiles for GPUs; "
+                  "valid: --arch");
+    llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
+    if (!target)
+      return fail("--target=cuda: " + llvm::toString(target.takeError()));
+    if (options.products == "clusters" && !target->limits.wgmma)
+      return fail("--products=clusters shares operands among blocks of a cluster, which --arch=" + options.arch +
+                  " does not have; valid: --products=blocks, or --arch=sm_90a");
+    if (options.attention == "boxes" && !target->limits.wgmma)
+      return fail("--attention=boxes copies tiles in boxes, which --arch=" + options.arch +
+                  " does not; valid: --arch=sm_90a");
+    if (options.weightGradients == "beside" && options.gemm != "kernels")
+      return fail("--weight-gradients=beside runs products beside others, and --gemm=" + options.gemm +
+                  " has one workspace for all; valid: --gemm=kernels");
+    if (options.f32Products != defaults.f32Products && options.gemm == "cublaslt")
+      return fail("--f32-products=" + options.f32Products +
+                  " says how a program's own kernels multiply, and --gemm=cublaslt leaves that to a library; valid: "
+                  "with --gemm=kernels");
+    return true;
+  }
+  // Of CPUs the defaults of these flags are no more true than other values.
+  const struct {
+    const char *name;
+    const std::string &value, &otherwise;
+    const char *says;
+  } ofGpus[] = {
+      {"--arch", options.arch, defaults.arch, "names a GPU"},
+      {"--gemm", options.gemm, defaults.gemm, "says who multiplies matrices of GPUs"},
+      {"--products", options.products, defaults.products, "says how operands come to a GPU's kernels"},
+      {"--attention", options.attention, defaults.attention, "says how tiles come to a GPU's kernels"},
+      {"--weight-gradients", options.weightGradients, defaults.weightGradients,
+       "says which kernels of a GPU run beside each other"},
+      {"--expert-weights", options.expertWeights, defaults.expertWeights, "says which kernels of a GPU weight rows"},
+      {"--f32-products", options.f32Products, defaults.f32Products, "says how a GPU multiplies"}};
+  for (const auto &flag : ofGpus)
+    if (flag.value != flag.otherwise || !options.givenAs(flag.name).empty())
+      return fail(Twine(flag.name) + "=" + flag.value + " " + flag.says + ", and --target=" + options.target +
+                  " compiles for CPUs; valid: with --target=cuda");
+  llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
+  return target ? true : fail("--cpu: " + llvm::toString(target.takeError()));
+}
+
+//===- What flags need --------------------------------------------------------------------------------------------===//
+
+/// Whether an op of one of these kinds is there, of which `test` holds.
+template <typename... Ops>
+static bool has(ModuleOp module, llvm::function_ref<bool(Operation *)> test = [](Operation *) { return true; }) {
+  return module
+      .walk(
+          [&](Operation *op) { return isa<Ops...>(op) && test(op) ? WalkResult::interrupt() : WalkResult::advance(); })
+      .wasInterrupted();
+}
+
+/// Matrix products of which `test` holds, of the model and of its gradients.
+static bool multiplies(ModuleOp module, llvm::function_ref<bool(Operation *)> test = [](Operation *) { return true; }) {
+  return has<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp, LinearCrossEntropyOp,
+             LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp, MoeGroupedLinearOp,
+             MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>(module, test);
+}
+
+static bool hasType(Operation *op, llvm::function_ref<bool(Type)> test) {
+  auto holds = [&](Type type) { return test(getElementTypeOrSelf(type)); };
+  return llvm::any_of(op->getOperandTypes(), holds) || llvm::any_of(op->getResultTypes(), holds);
+}
+
+static bool cutsScans(ModuleOp module) {
+  return has<LsmScanOp, LsmScanGradOp, LsmSegmentOp, LsmSegmentGradOp>(
+      module, [](Operation *op) { return !op->hasAttr("chunk_size"); });
+}
+
+/// Why flags change nothing of a module; empty: they do, or it cannot be known.
+using WhyIdle = std::string (*)(ModuleOp module, const CompileOptions &options);
+
+static std::string whyNoAlgorithm(ModuleOp module, const CompileOptions &options) {
+  if (options.spAlgorithm == "auto" || options.spAlgorithm == "ring" || has<LsmScanOp, LsmInnerStepOp>(module))
+    return "";
+  return "no layer has a state to send along sp, and attention knows none but ring";
+}
+
+/// Only layers that exchange expert rows are cut, or those of whose rows ranks along sp have parts. Where there are none DecideSchedule says that no
+/// order has anything to do.
+static std::string whyNoDegrees(ModuleOp module, const CompileOptions &) {
+  bool exchanges = false, named = false, cut = Mesh::of(module).size("sp") > 1;
+  for (auto layer : module.getOps<func::FuncOp>()) {
+    auto own = layer->getAttrOfType<IntegerAttr>(attrs::overlapDegree);
+    bool here = hasOp(layer, isDataExchange), asked = own && own.getValue().sgt(1);
+    exchanges |= here;
+    named |= asked;
+    cut |= asked && here;
+  }
+  return exchanges && named && !cut ? "the layers that it names exchange no expert rows" : "";
+}
+
+namespace {
+struct Flag {
+  const char *name;
+  bool set; ///< to something else than would be the case without it
+  Phase first, last; ///< on the way to which phases it is read
+  Phase before = Phase::model; ///< before whose passes `why` looks at the module; model: never
+  WhyIdle why = nullptr;
+};
+} // namespace
+
+/// Each belongs to the phase whose passes read it.
+/// What is computed again depends on what other ranks send, so gradients see the mesh first.
+/// What is divided among ranks is divided slice by slice, so that there are any is known before they are cut.
+/// That --expert-weights changed nothing is said by its pass, which alone knows.
+static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
+  const CompileOptions defaults;
+  return {
+      {"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
+      {"--sp-algorithm", options.spAlgorithm.has_value(), Phase::model, Phase::sharded, Phase::sharded, whyNoAlgorithm},
+      {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
+      {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
+      {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled, Phase::scheduled,
+       whyNoDegrees},
+      {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled, Phase::scheduled,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         bool differ = llvm::any_of(module.getOps<func::FuncOp>(),
+                                    [](func::FuncOp layer) { return attentionCostOf(layer).has_value(); });
+         return differ ? "" : "no layer has softmax attention over all keys, so all tokens cost the same";
+       }},
+      {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked, Phase::chunked,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         return cutsScans(module) ? "" : "no scan is left to be cut in chunks";
+       }},
+      {"--cpu", options.tablesOnly, Phase::model, Phase::commands, Phase::chunked,
+       [](ModuleOp module, const CompileOptions &options) -> std::string {
+         llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
+         bool blocks = target && target->emulated;
+         llvm::consumeError(target.takeError());
+         return cutsScans(module) || blocks ? "" : "a plan chooses chunk sizes by it, and no scan is left to be cut";
+       }},
+      {"--products", options.products != defaults.products, Phase::kernels, Phase::commands, Phase::kernels,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         auto isNarrow = [](Operation *op) { return hasType(op, [](Type type) { return type.isBF16(); }); };
+         return multiplies(module, isNarrow) ? "" : "no product has bf16 matrices";
+       }},
+      {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels, Phase::kernels,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         auto isNarrow = [](Operation *op) {
+           auto causal = dyn_cast<AttnCausalOp>(op);
+           return getElementTypeOrSelf(op->getOperand(0).getType()).isBF16() && !(causal && causal.getCache());
+         };
+         bool any =
+             has<AttnCausalOp, AttnCausalGradOp>(module, isNarrow) || has<LsmOutputWalkOp, LsmFactorWalkOp>(module);
+         return any ? "" : "no layer has attention in bf16, or a scan that walks over chunks";
+       }},
+      {"--weight-gradients", options.weightGradients != defaults.weightGradients, Phase::kernels, Phase::kernels,
+       Phase::kernels,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         return has<LinearGradWeightOp, MoeGroupedLinearGradWeightOp>(module)
+                    ? ""
+                    : "no product makes a gradient of weights";
+       }},
+      {"--expert-weights", options.expertWeights != defaults.expertWeights, Phase::train, Phase::train},
+      {"--f32-products", options.f32Products != defaults.f32Products, Phase::kernels, Phase::kernels, Phase::kernels,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         auto isWide = [](Operation *op) { return hasType(op, [](Type type) { return type.isF32(); }); };
+         return multiplies(module, isWide) ? "" : "no product has f32 matrices";
+       }},
+      {"--gemm", options.gemm != defaults.gemm, Phase::commands, Phase::commands, Phase::kernels,
+       [](ModuleOp module, const CompileOptions &) -> std::string {
+         return multiplies(module) ? "" : "there is no matrix product";
+       }},
+      {"--reductions-in-flight", options.reductionsInFlight.has_value(), Phase::commands, Phase::commands,
+       Phase::commands, [](ModuleOp module, const CompileOptions &) -> std::string {
+         return has<CommStartOp>(module) ? "" : "no sum of gradients travels between ranks";
+       }}};
+}
+
+void braid::warnOfIdleFlags(ModuleOp module, Phase phase, const CompileOptions &options) {
+  for (const Flag &flag : flagsOf(options)) {
+    std::string given = options.givenAs(flag.name);
+    if (!flag.why || flag.before != phase || !flag.set || given.empty())
+      continue;
+    if (std::string why = flag.why(module, options); !why.empty())
+      module.emitWarning() << given << " changes nothing: " << why;
+  }
+}
+
+//===- Phases, and each other -------------------------------------------------------------------------------------===//
+
+/// Rows are weighted before their last product where their weights are: on the rank that has their tokens.
+static bool checkExpertWeights(const CompileOptions &options) {
+  if (options.expertWeights != "rows")
+    return true;
+  // Rows of slices are exchanged as a rule.
+  if (options.slices())
+    return fail("--expert-weights=rows weights rows before their last product, but --pipeline=" + options.pipeline +
+                " cuts token slices, whose rows are weighted where they come back; valid: --expert-weights=combine");
+  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
+  if (!mesh) { // said where the mesh is read
+    llvm::consumeError(mesh.takeError());
+    return true;
+  }
+  if (mesh->exchangesExpertRows())
+    return fail("--expert-weights=rows weights rows before their last product, but with --mesh=" + options.mesh +
+                " rows go to experts of other ranks (ep=" + Twine(mesh->size("ep")) +
+                ", etp=" + Twine(mesh->size("etp")) + ", tp=" + Twine(mesh->size("tp")) +
+                "), which do not have their weights; valid: --expert-weights=combine, or ep=1 and etp=1 or tp");
+  return true;
+}
+
+bool braid::checkFlags(const CompileOptions &options, Phase from, Phase to) {
+  for (const Flag &flag : flagsOf(options)) {
+    if (!flag.set || (from < flag.last && flag.first <= to))
+      continue;
+    bool early = to < flag.first;
+    return fail(Twine(flag.name) + " is read on the way to phase " + phaseName(early ? flag.first : flag.last) +
+                ", but this compilation " +
+                (early ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
+  }
+  if (options.toPhase && !options.givenAs("--kernel-cache").empty())
+    return fail("--kernel-cache keeps machine code, and this compilation stops at phase " + phaseName(to) +
+                "; valid: without --to-phase");
+  bool someSlices = options.overlapDegree > 1 || options.layersSliced;
+  if (options.pipeline != "none" && !someSlices)
+    return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
+  if (options.pipeline == "none" && options.overlapDegrees)
+    return fail("--overlap-degrees=" + *options.overlapDegrees +
+                " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
+  if (options.pipeline == "none" && options.overlapDegree != 1)
+    return fail("--overlap-degree=" + Twine(options.overlapDegree) +
+                " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
+  if (options.slicing != "uniform" && !someSlices)
+    return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
+  return checkExpertWeights(options);
+}
