@@ -1,9 +1,11 @@
 #include "test/emulator/EmulatedBlock.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include <cmath>
@@ -83,8 +85,12 @@ static float fromBf16(uint32_t bits) {
 }
 
 Block &theBlock() {
-  thread_local Block block;
-  return block;
+  thread_local constinit Block *known = nullptr; // kernels ask with each access
+  if (!known) {
+    thread_local Block block;
+    known = &block;
+  }
+  return *known;
 }
 
 //===- Threads ---------------------------------------------------------------------------------------------------===//
@@ -107,7 +113,7 @@ void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count
     SharedMemory &memory = memories[i];
     // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
     memory.begin = take(memory.pages, sharedBytes);
-    memory.touches.resize(std::max(memory.touches.size(), static_cast<size_t>(sharedBytes)));
+    memory.touches.resize(std::max(memory.touches.size(), static_cast<size_t>(ceilDiv(sharedBytes, unitBytes))));
     memory.begun = ++memory.barriers;
   }
   global = nullptr;
@@ -118,6 +124,18 @@ void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count
     begin(i);
   while (step()) {
   }
+}
+
+void Block::touchSingleBytes() {
+  if (unitBytes == 1)
+    return;
+  for (SharedMemory &memory : memories) {
+    std::vector<Touched> bytes(2 * memory.touches.size());
+    for (size_t i = 0; i < bytes.size(); ++i)
+      bytes[i] = memory.touches[i / 2];
+    memory.touches = std::move(bytes);
+  }
+  unitBytes = 1;
 }
 
 char *Block::take(std::unique_ptr<Pages> &pages, int64_t count) {
@@ -354,20 +372,19 @@ static bool storesAtOnce() {
 }
 
 void Block::store(BoxStore store, int64_t bytes) {
-  const SharedMemory &memory = own();
+  SharedMemory &memory = own();
   int64_t first = store.begin - memory.begin;
   if (first < 0 || first + bytes > sharedSize)
     fail("a box is stored that is not in shared memory", current);
-  for (int64_t i = first; i < first + bytes && !ignoresBarriers(); ++i) {
-    const Touched &byte = memory.touches[i];
-    if (byte.written < memory.begun)
+  for (const Touched &unit : unitsOf(memory, store.begin, bytes)) {
+    if (unit.written < memory.begun)
       fail("a box is stored of which a byte was not written", current);
-    const Fiber &writer = fibers[byte.last];
-    if (writer.fences == byte.fences)
-      fail("a box is stored that a thread wrote without a fence of the async proxy", byte.last);
-    bool met = byte.last / kWarp == current / kWarp && writer.meetings != byte.meetings;
-    if (byte.last != current && byte.written == memory.barriers && !met)
-      fail("a box is stored that a thread wrote which did not meet this one since", byte.last);
+    const Fiber &writer = fibers[unit.last];
+    if (writer.fences == unit.fences)
+      fail("a box is stored that a thread wrote without a fence of the async proxy", unit.last);
+    bool met = unit.last / kWarp == current / kWarp && writer.meetings != unit.meetings;
+    if (unit.last != current && unit.written == memory.barriers && !met)
+      fail("a box is stored that a thread wrote which did not meet this one since", unit.last);
   }
   store.found.assign(store.begin, store.begin + bytes);
   if (storesAtOnce())
@@ -385,7 +402,8 @@ void Block::awaitRead(int32_t most) {
       continue;
     if (!std::equal(store.found.begin(), store.found.end(), store.begin))
       fail("shared memory was overwritten before the box was read that is stored from there", current);
-    std::fill_n(own().touches.begin() + (store.begin - own().begin), store.found.size(), Touched());
+    for (Touched &unit : unitsOf(own(), store.begin, static_cast<int64_t>(store.found.size())))
+      unit = {};
   }
 }
 
@@ -428,9 +446,8 @@ void Block::deliver() {
     SharedMemory &memory = memories[barrier.rank];
     for (auto &[target, bytes] : copy.chunks) {
       std::memcpy(target, bytes.data(), bytes.size());
-      int64_t first = target - memory.begin;
-      for (int64_t i = first; i < first + static_cast<int64_t>(bytes.size()) && first >= 0 && i < sharedSize; ++i)
-        memory.touches[i].copied = 0;
+      for (Touched &unit : unitsOf(memory, target, kChunkBytes))
+        unit.copied = 0;
     }
     for (auto &chunk : copy.chunks)
       barrier.bytes -= static_cast<int64_t>(chunk.second.size());
@@ -521,21 +538,27 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
     fail("a matrix of wgmma whose swizzle is not of 128 bytes, or has an offset", current);
   auto field = [&](int bit) { return (descriptor >> bit & 0x3fff) * 16; };
   uint64_t begin = field(0), leading = field(16), stride = field(32);
-  const SharedMemory &memory = own();
+  SharedMemory &memory = own();
   auto base = reinterpret_cast<uint64_t>(memory.begin);
   std::vector<uint16_t> values(static_cast<size_t>(count) * 16);
-  for (uint64_t i = 0; i < static_cast<uint64_t>(count); ++i)
-    for (uint64_t k = 0; k < 16; ++k) {
+  // Eight neighbours along k, or of a turned one along i, are 16 bytes that the swizzle leaves together.
+  for (uint64_t i = 0; i < static_cast<uint64_t>(count); i += turned ? 8 : 1)
+    for (uint64_t k = 0; k < 16; k += turned ? 1 : 8) {
       uint64_t at = begin + (turned ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
                                     : i / 8 * stride + i % 8 * 128 + k * 2);
       at ^= (at >> 7 & 7) << 4;
       uint64_t offset = (at - base % space) % space; // from where shared memory begins
-      if (offset + 2 > static_cast<uint64_t>(sharedSize))
+      if (offset + kChunkBytes > static_cast<uint64_t>(sharedSize))
         fail("a wgmma reads behind the end of shared memory", current);
-      if (const Touched &byte = memory.touches[offset]; byte.copied != 0 && fibers[byte.last].fences + 1 == byte.copied)
-        fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", byte.last);
-      touch(memory.begin + offset, 2, /*writes=*/false, /*several=*/true, memory.barriers);
-      std::memcpy(&values[i * 16 + k], memory.begin + offset, 2);
+      const char *chunk = memory.begin + offset;
+      for (const Touched &unit : unitsOf(memory, chunk, kChunkBytes))
+        if (unit.copied != 0 && fibers[unit.last].fences + 1 == unit.copied)
+          fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", unit.last);
+      touch(chunk, kChunkBytes, /*writes=*/false, /*several=*/true, memory.barriers);
+      uint16_t eight[8];
+      std::memcpy(eight, chunk, sizeof(eight));
+      for (uint64_t e = 0; e < 8; ++e)
+        values[turned ? (i + e) * 16 + k : i * 16 + k + e] = eight[e];
     }
   return values;
 }
@@ -550,36 +573,60 @@ std::vector<uint16_t> Block::held(int64_t first) {
   return values;
 }
 
-/// Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it, which is the worst they may do. What is beyond the
-/// largest number is infinite.
-static float addProducts(float sum, const float *a, const float *b, int stride) {
-  double exact = sum;
+/// The largest n of wgmma.
+static constexpr int32_t kMostColumns = 256;
+
+/// sums[c] += a[0..16) * b[0..16)[c] for `columns` of a row. Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it, which is the
+/// worst they may do. What is beyond the largest number is infinite.
+#if defined(__x86_64__) && defined(__clang__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+static void addProducts(float *sums, const float *a, const float *b, int32_t columns) {
+  double exact[kMostColumns];
+  for (int32_t c = 0; c < columns; ++c)
+    exact[c] = sums[c];
   for (int k = 0; k < 16; ++k)
-    exact += static_cast<double>(a[k]) * static_cast<double>(b[k * stride]);
-  auto rounded = static_cast<float>(exact);
-  bool cut = std::isfinite(rounded) && std::fabs(static_cast<double>(rounded)) > std::fabs(exact);
-  return cut ? std::nextafterf(rounded, 0.0F) : rounded;
+    for (int32_t c = 0; c < columns; ++c)
+      exact[c] += static_cast<double>(a[k]) * static_cast<double>(b[k * columns + c]);
+  for (int32_t c = 0; c < columns; ++c) {
+    auto rounded = static_cast<float>(exact[c]);
+    // The next one towards 0 has the next smaller bits.
+    bool cut = std::fabs(static_cast<double>(rounded)) > std::fabs(exact[c]) &&
+               std::fabs(rounded) <= std::numeric_limits<float>::max();
+    sums[c] = std::bit_cast<float>(std::bit_cast<uint32_t>(rounded) - (cut ? 1 : 0));
+  }
 }
 
 void Block::multiplyGroup(int64_t first) {
   const GroupProduct product = *fibers[first].product;
+  if (product.n > kMostColumns)
+    fail("a wgmma of more columns than there are", first);
   InFlight one{product, product.inRegisters ? held(first) : operand(product.a, product.turnedA, 64),
                operand(product.b, product.turnedB, product.n)};
-  auto floats = [](const std::vector<uint16_t> &bits) {
-    std::vector<float> values(bits.size());
-    std::transform(bits.begin(), bits.end(), values.begin(), fromBf16);
-    return values;
-  };
-  std::vector<float> a = floats(one.a), b = floats(one.b);
-  for (int thread = 0; thread < kGroup; ++thread)
-    for (int i = 0; i < product.n / 2; ++i) {
-      int lane = thread % kWarp, row = thread / kWarp * 16 + lane / 4 + i / 2 % 2 * 8;
-      int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      Fiber &fiber = fibers[first + thread];
-      const PendingSum *pending = pendingOf(fiber, fiber.sums[i]);
-      float sum = pending ? pending->value : fiber.sums[i];
-      fiber.sums[i] = promise(fiber, fiber.sums[i], addProducts(sum, &a[row * 16], &b[column * 16], 1));
-    }
+  auto columns = static_cast<size_t>(product.n);
+  std::vector<float> b(16 * columns);
+  for (size_t column = 0; column < columns; ++column)
+    for (size_t k = 0; k < 16; ++k)
+      b[k * columns + column] = fromBf16(one.b[column * 16 + k]);
+  for (int row = 0; row < 64; ++row) {
+    // Four lanes have a row: two neighbours of each eight columns.
+    auto eachSum = [&](auto body) {
+      for (int lane = row % 8 * 4; lane < row % 8 * 4 + 4; ++lane)
+        for (int column = lane % 4 * 2; column < product.n; column += 8)
+          for (int i = 0; i < 2; ++i) {
+            Fiber &fiber = fibers[first + row / 16 * kWarp + lane];
+            body(fiber, fiber.sums[column / 8 * 4 + row % 16 / 8 * 2 + i], column + i);
+          }
+    };
+    float a[16], sums[kMostColumns];
+    std::transform(one.a.begin() + row * 16, one.a.begin() + row * 16 + 16, a, fromBf16);
+    eachSum([&](Fiber &fiber, float sum, int column) {
+      const PendingSum *pending = pendingOf(fiber, sum);
+      sums[column] = pending ? pending->value : sum;
+    });
+    addProducts(sums, a, b.data(), product.n);
+    eachSum([&](Fiber &fiber, float &sum, int column) { sum = promise(fiber, sum, sums[column]); });
+  }
   inFlight[groupOf(first)].back().push_back(std::move(one));
 }
 
@@ -621,7 +668,7 @@ void Block::storeMatrices(int64_t first) {
     for (int lane = 0; lane < kWarp; ++lane) {
       const uint16_t *row = fibers[first + 8 * matrix + lane / 4].row;
       auto *to = reinterpret_cast<char *>(const_cast<uint16_t *>(row)) + lane % 4 * 4;
-      touch(to, 4, /*writes=*/true, static_cast<int32_t>(first + lane), own().barriers);
+      touch(to, 4, /*writes=*/true, static_cast<int16_t>(first + lane), own().barriers);
       std::memcpy(to, &fibers[first + lane].registers[matrix], 4);
     }
 }
@@ -641,12 +688,16 @@ void Block::multiply(int64_t first) {
       b[pair + 8 + half][row] = part(f.b[1]);
     }
   }
-  for (int lane = 0; lane < kWarp; ++lane) {
-    Fragments &f = *fibers[first + lane].fragments;
-    for (int i = 0; i < 4; ++i) {
-      int row = lane / 4 + (i / 2) * 8, column = lane % 4 * 2 + i % 2;
-      f.c[i] = addProducts(f.c[i], a[row], &b[0][column], 8);
-    }
+  for (int row = 0; row < 16; ++row) {
+    float sums[8];
+    auto sumAt = [&](int column) -> float & {
+      return fibers[first + row % 8 * 4 + column / 2].fragments->c[row / 8 * 2 + column % 2];
+    };
+    for (int column = 0; column < 8; ++column)
+      sums[column] = sumAt(column);
+    addProducts(sums, a[row], &b[0][0], 8);
+    for (int column = 0; column < 8; ++column)
+      sumAt(column) = sums[column];
   }
 }
 

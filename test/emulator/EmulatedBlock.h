@@ -8,11 +8,13 @@
 #ifndef TEST_EMULATOR_EMULATEDBLOCK_H
 #define TEST_EMULATOR_EMULATEDBLOCK_H
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -72,9 +74,10 @@ struct PhaseBarrier {
 };
 
 /// A box on its way to shared memory, in whole chunks of 16 bytes.
+inline constexpr int64_t kChunkBytes = 16;
 struct BoxCopy {
   char *barrier;
-  std::vector<std::pair<char *, std::vector<char>>> chunks;
+  std::vector<std::pair<char *, std::array<char, kChunkBytes>>> chunks;
 };
 
 /// A box on its way to global memory, or to be added to what is there.
@@ -95,19 +98,21 @@ struct Copy {
   char *target;
   const char *source;
   int32_t size, live;
-  uint64_t begun; ///< behind so many barriers
+  uint32_t begun; ///< behind so many barriers
 };
 
-/// Which threads wrote and read a byte of shared memory last, and behind how many barriers.
+/// Which threads wrote and read a byte of shared memory last, and behind how many barriers. Small: a block has a hundred thousand of
+/// them, and to find them in the CPU's caches is most of the time of an access.
 struct Touched {
-  uint64_t written = 0, read = 0;
-  int32_t writer = 0, reader = 0;
-  uint64_t fences = 0, meetings = 0; ///< of the thread that wrote it last, so far
-  int32_t last = 0; ///< that thread
-  uint64_t readMeetings = 0; ///< of the thread that read it last
-  uint64_t copied = 0; ///< the fences, and one, of the thread that wrote it by a copy, so far; 0: nobody did
+  uint32_t written = 0, read = 0;
+  int16_t writer = 0, reader = 0;
+  int16_t last = 0; ///< the thread that wrote it last
+  uint32_t fences = 0, meetings = 0; ///< of that thread, so far
+  uint32_t readMeetings = 0; ///< of the thread that read it last
+  uint32_t copied = 0; ///< the fences, and one, of the thread that wrote it by a copy, so far; 0: nobody did
 };
-inline constexpr int32_t kSeveral = -1; ///< threads
+static_assert(sizeof(Touched) == 32);
+inline constexpr int16_t kSeveral = -1; ///< threads
 
 /// wgmma m64nNk16, bf16 in, operands described as the PTX ISA has it, the left one perhaps in registers.
 struct GroupProduct {
@@ -138,7 +143,7 @@ struct Fiber {
   Fragments *fragments = nullptr;
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
-  uint64_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
+  uint32_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
   std::vector<BoxStore> stores; ///< that this thread has begun
   std::vector<size_t> storeGroups; ///< where each group of them that was committed ends
   const GroupProduct *product = nullptr;
@@ -154,9 +159,9 @@ struct Fiber {
 struct SharedMemory {
   std::unique_ptr<Pages> pages;
   char *begin = nullptr; ///< of the block that runs
-  std::vector<Touched> touches; ///< of each byte
-  uint64_t barriers = 0; ///< so far, with one in front of each block
-  uint64_t begun = 0; ///< so many when this block began
+  std::vector<Touched> touches; ///< of each unit
+  uint32_t barriers = 0; ///< so far, with one in front of each block
+  uint32_t begun = 0; ///< so many when this block began
 };
 
 class Block {
@@ -174,11 +179,11 @@ public:
   void wait(State state);
   Fiber &self() { return fibers[current]; }
 
-  uint64_t barriersSoFar() const { return own().barriers; }
+  uint32_t barriersSoFar() const { return own().barriers; }
   /// This thread, or `several` of its warp or warpgroup, read or write shared memory, at any time since there were `since`
   /// barriers: no other thread may have touched the same bytes since then if one of the two writes.
-  void touch(const void *address, int64_t bytes, bool writes, bool several, uint64_t since) {
-    touch(address, bytes, writes, several ? kSeveral : static_cast<int32_t>(current), since);
+  void touch(const void *address, int64_t bytes, bool writes, bool several, uint32_t since) {
+    touch(address, bytes, writes, several ? kSeveral : static_cast<int16_t>(current), since);
   }
   void touch(const void *address, int64_t bytes, bool writes) {
     touch(address, bytes, writes, /*several=*/false, own().barriers);
@@ -210,39 +215,47 @@ public:
 
   /// What a copy of this thread has written: not ordered before wgmma until its next fence of the async proxy.
   void wroteByCopy(const void *address, int64_t bytes) {
-    int64_t first = static_cast<const char *>(address) - own().begin;
-    for (int64_t i = std::max<int64_t>(first, 0); i < std::min(first + bytes, sharedSize) && !ignoresBarriers(); ++i)
-      own().touches[i].copied = self().fences + 1;
+    for (Touched &unit : unitsOf(own(), address, bytes))
+      unit.copied = self().fences + 1;
   }
 
 private:
-  void touch(const void *address, int64_t bytes, bool writes, int32_t thread, uint64_t since) {
-    SharedMemory &memory = own();
-    const uint64_t barriers = memory.barriers;
+  /// What is known of some bytes of shared memory: of each two together, until somebody touches one alone. Empty outside of it, and where barriers are ignored.
+  std::span<Touched> unitsOf(SharedMemory &memory, const void *address, int64_t bytes) {
     int64_t first = static_cast<const char *>(address) - memory.begin;
-    if (ignoresBarriers() || first < 0 || first + bytes > sharedSize)
-      return;
-    for (int64_t i = first; i < first + bytes; ++i) {
-      Touched &byte = memory.touches[i];
-      // Threads of a warp that have met since then have done so as at a barrier.
-      auto met = [&](int32_t other, uint64_t meetings) {
-        return since == barriers && thread >= 0 && other >= 0 && other / kWarp == thread / kWarp &&
-               fibers[other].meetings != meetings;
-      };
-      if ((byte.written >= since && byte.writer != thread && !met(byte.writer, byte.meetings)) ||
-          (writes && byte.read >= since && byte.reader != thread && !met(byte.reader, byte.readMeetings)))
+    if (first < 0 || first + bytes > sharedSize || ignoresBarriers())
+      return {};
+    if ((first | bytes) & (unitBytes - 1))
+      touchSingleBytes();
+    return {memory.touches.data() + first / unitBytes, static_cast<size_t>(bytes / unitBytes)};
+  }
+  void touchSingleBytes();
+
+  void touch(const void *address, int64_t bytes, bool writes, int16_t thread, uint32_t since) {
+    SharedMemory &memory = own();
+    const uint32_t barriers = memory.barriers;
+    // Threads of a warp that have met since then have done so as at a barrier.
+    auto met = [&](int16_t other, uint32_t meetings) {
+      return since == barriers && thread >= 0 && other >= 0 && other / kWarp == thread / kWarp &&
+             fibers[other].meetings != meetings;
+    };
+    const int16_t who = thread >= 0 ? thread : static_cast<int16_t>(current);
+    const Fiber &fiber = fibers[who];
+    for (Touched &unit : unitsOf(memory, address, bytes)) {
+      if ((unit.written >= since && unit.writer != thread && !met(unit.writer, unit.meetings)) ||
+          (writes && unit.read >= since && unit.reader != thread && !met(unit.reader, unit.readMeetings)))
         fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
       if (writes) {
-        byte.written = barriers;
-        byte.writer = thread;
-        byte.last = thread == kSeveral ? static_cast<int32_t>(current) : thread;
-        byte.fences = fibers[byte.last].fences;
-        byte.meetings = fibers[byte.last].meetings;
-        byte.copied = 0;
+        unit.written = barriers;
+        unit.writer = thread;
+        unit.last = who;
+        unit.fences = fiber.fences;
+        unit.meetings = fiber.meetings;
+        unit.copied = 0;
       } else {
-        byte.reader = byte.read == barriers && byte.reader != thread ? kSeveral : thread;
-        byte.read = barriers;
-        byte.readMeetings = fibers[thread >= 0 ? thread : static_cast<int32_t>(current)].meetings;
+        unit.reader = unit.read == barriers && unit.reader != thread ? kSeveral : thread;
+        unit.read = barriers;
+        unit.readMeetings = fiber.meetings;
       }
     }
   }
@@ -322,6 +335,7 @@ private:
   std::map<char *, PhaseBarrier> phaseBarriers;
   std::vector<BoxCopy> boxes; ///< that are under way
   int64_t sharedSize = 0;
+  int64_t unitBytes = 2; ///< of shared memory, of which it is known together who touched them
   std::vector<int64_t> order;
   std::vector<SharedMemory> memories; ///< by rank
   std::unique_ptr<Pages> globalPages;

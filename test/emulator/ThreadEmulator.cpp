@@ -42,15 +42,13 @@ void execute(const Copy &copy) {
   std::memset(copy.target + copy.live, 0, copy.size - copy.live);
 }
 
-constexpr int64_t chunkBytes = 16;
-
 /// body(shared, global, bytes) for each chunk of 16 bytes of a box; of those there are so many in the buffer, which come first. A row of a box has 128, 64
 /// or 32 bytes; as many of bits 4 to 6 of a place as it has chunks for are combined with those of bits 7 to 9.
 template <typename Body>
 void eachChunk(int64_t place, int64_t index, const int64_t *slots, const int64_t *told, int64_t elementBytes,
                Body body) {
   constexpr int64_t most = 5, perMap = 2 + 3 * most;
-  const int64_t chunk = chunkBytes / elementBytes;
+  const int64_t chunk = kChunkBytes / elementBytes;
   const int64_t *parameters = slots + 3; // behind the grid
   int64_t thread = theBlock().thread();
   if (index < 0 || index >= told[0])
@@ -67,11 +65,11 @@ void eachChunk(int64_t place, int64_t index, const int64_t *slots, const int64_t
     if (box[d] > size[d])
       fail("a box that is larger than what it is cut from: a GPU would wait for it for ever", thread);
     stride[d] = !rowMajor ? value(map[2 + most + d]) : d == rank - 1 ? 1 : stride[d + 1] * size[d + 1];
-    if (d < rank - 1 && size[d] > 1 && stride[d] * elementBytes % chunkBytes != 0)
+    if (d < rank - 1 && size[d] > 1 && stride[d] * elementBytes % kChunkBytes != 0)
       fail("a bulk copy of rows that do not begin on 16 bytes", thread);
   }
-  int64_t rowBytes = box[rank - 1] * elementBytes, chunks = rowBytes / chunkBytes;
-  if (reinterpret_cast<uint64_t>(buffer) % chunkBytes != 0 || stride[rank - 1] != 1 ||
+  int64_t rowBytes = box[rank - 1] * elementBytes, chunks = rowBytes / kChunkBytes;
+  if (reinterpret_cast<uint64_t>(buffer) % kChunkBytes != 0 || stride[rank - 1] != 1 ||
       (rowBytes != 128 && rowBytes != 64 && rowBytes != 32))
     fail("a bulk copy of a buffer that does not begin on 16 bytes, or whose rows are not what the swizzle takes",
          thread);
@@ -103,10 +101,10 @@ void eachChunk(int64_t place, int64_t index, const int64_t *slots, const int64_t
 BoxCopy readBox(int64_t target, int64_t barrier, int64_t index, const int64_t *slots, const int64_t *told) {
   BoxCopy copy{reinterpret_cast<char *>(barrier), {}};
   eachChunk(target, index, slots, told, /*elementBytes=*/2, [&](char *shared, const char *global, int64_t bytes) {
-    std::vector<char> found(chunkBytes, 0);
+    std::array<char, kChunkBytes> found = {};
     if (bytes)
       std::memcpy(found.data(), global, static_cast<size_t>(bytes));
-    copy.chunks.emplace_back(shared, std::move(found));
+    copy.chunks.emplace_back(shared, found);
   });
   return copy;
 }
@@ -118,7 +116,7 @@ void storeBox(int64_t source, int64_t index, const int64_t *slots, const int64_t
   store.adds = adds;
   int64_t bytes = 0;
   eachChunk(source, index, slots, told, elementBytes, [&](char *shared, char *global, int64_t count) {
-    bytes += chunkBytes;
+    bytes += kChunkBytes;
     if (count)
       store.pieces.push_back({shared, global, static_cast<size_t>(count)});
   });

@@ -115,8 +115,10 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
   // reassociated.
   options.AllowFPOpFusion = roundsEach ? llvm::FPOpFusion::Strict : llvm::FPOpFusion::Fast;
   const char *cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : "x86-64";
-  return std::unique_ptr<llvm::TargetMachine>(found->createTargetMachine(
-      triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  // Of an emulated kernel the emulator takes the time, and compiling it.
+  auto level = target.emulated ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default;
+  return std::unique_ptr<llvm::TargetMachine>(
+      found->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, level));
 }
 
 /// What a kernel gains from O2, without the rest: loops are vectors already, there is one function and nothing to
@@ -126,6 +128,8 @@ static constexpr llvm::StringLiteral kOptimizer =
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(rotate-in-large,licm),"
     "early-cse<memssa>,instcombine<no-verify-fixpoint>,loop(unroll-full-in-large),sroa,early-cse<memssa>,adce,"
     "simplifycfg)";
+/// Of one whose threads are emulated: half of its instructions go, for next to no time.
+static constexpr llvm::StringLiteral kEmulatedOptimizer = "function(sroa,early-cse)";
 
 namespace {
 /// loop-rotate, and unroll-full-in-large is loop-unroll-full: the same code, but for each loop they change they forget all
@@ -148,7 +152,7 @@ struct RotateInLarge : llvm::PassInfoMixin<RotateInLarge> {
 };
 } // namespace
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine, StringRef pipeline) {
   llvm::PassBuilder builder(&machine);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -170,7 +174,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
         return true;
       });
   llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(passes, kOptimizer));
+  llvm::cantFail(builder.parsePassPipeline(passes, pipeline));
   passes.run(module, modules);
 }
 
@@ -248,7 +252,7 @@ static FailureOr<std::vector<char>> compileOne(Job &job, const CpuTarget &target
     function.addFnAttr("target-features", machine->getTargetFeatureString());
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  optimize(*code, *machine);
+  optimize(*code, *machine, target.emulated ? kEmulatedOptimizer : kOptimizer);
   flushDenormals(*code); // after the optimizer, which moves floating-point operations freely
   job.time.optimizing = clock.lap();
   if (wantAssembly) {
