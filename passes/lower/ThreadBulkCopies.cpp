@@ -61,11 +61,12 @@ void lower::arriveAt(OpBuilder &b, Location loc, Value barrier) {
   emitBulk(b, loc, "arrive", "{ .reg .b64 t; mbarrier.arrive.shared::cta.b64 t, [$0]; }", "l", {barrier});
 }
 
-/// At the barrier that lies there in the block of the cluster with this number.
+/// At the barrier that lies there in the block of the cluster with this number. Whoever arrives has read shared memory, and written nothing: to release that
+/// to the whole cluster (.release.cluster) is a fence of the whole GPU (MEMBAR.ALL.GPU) in every step.
 static void arriveIn(OpBuilder &b, Location loc, Value barrier, Value rank) {
   emitBulk(b, loc, "arrive_in",
            "{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; "
-           "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+           "mbarrier.arrive.shared::cluster.b64 _, [there]; }",
            "l,r", {barrier, asNumber(b, loc, rank, b.getI32Type())});
 }
 

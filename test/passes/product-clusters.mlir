@@ -68,7 +68,7 @@ cmd.program {
 // THREADS-NOT:   threads.bulk = "copy"
 // THREADS:       } else {
 // THREADS:       arith.cmpi ult, %{{.*}}, %c2 : index
-// THREADS:       threads.bulk = "arrive_in"} "{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+// THREADS:       threads.bulk = "arrive_in"} "{ .reg .b64 there; mapa.shared::cluster.u64 there, $0, $1; mbarrier.arrive.shared::cluster.b64 _, [there]; }"
 // THREADS-NOT:   threads.bulk = "arrive"}
 // Neither ends before the other.
 // THREADS:       threads.bulk = "cluster"
