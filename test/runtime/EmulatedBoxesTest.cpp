@@ -1,4 +1,5 @@
-// Boxes that kernels store from shared memory, on the emulator inside of the driver's stub: what arrives, and what a GPU would do wrong at times.
+// Boxes that kernels store from shared memory, or send to all blocks of a cluster, on the emulator inside of the driver's stub: what arrives, and what
+// a GPU would do wrong at times.
 #include <gtest/gtest.h>
 
 #ifdef BRAID_TEST_CUDA_STUBS
@@ -6,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -20,6 +22,12 @@ template <typename Function> Function *emulated(const char *name) {
   return found;
 }
 
+// Blocks of one warp.
+void runBlocks(void (*thread)(void *), int64_t blocks, int64_t sharedBytes, int64_t cluster) {
+  emulated<void(void (*)(void *), void *, int64_t, int64_t, int64_t, int64_t, int64_t)>("blocks")(
+      thread, nullptr, 0, blocks, 32, sharedBytes, cluster);
+}
+
 // A block of one warp stores two boxes of 16 rows of 32 f32 from the same shared memory, to a buffer of 24 rows, or adds them.
 struct TwoBoxes {
   bool fences = true, meets = true, awaitsRead = true, awaitsEnd = true, adds = false;
@@ -29,8 +37,7 @@ struct TwoBoxes {
 
   void run() {
     theCase = this;
-    emulated<void(void (*)(void *), void *, int64_t, int64_t, int64_t, int64_t)>("blocks")(
-        [](void *) { theCase->thread(); }, nullptr, 0, 1, 32, 2048);
+    runBlocks([](void *) { theCase->thread(); }, 1, 2048, /*cluster=*/1);
   }
 
 private:
@@ -74,6 +81,63 @@ private:
   static inline TwoBoxes *theCase = nullptr;
 };
 
+// Two blocks of a warp read the same 16 rows of 64 bf16 in each of some steps, of which each sends eight to both.
+struct TwoBlocks {
+  static constexpr int64_t steps = 5, rows = 16, rowBytes = 128, boxBytes = rows * rowBytes;
+  bool meetAtEnd = true, atOneBarrier = true;
+  std::vector<uint16_t> buffer = std::vector<uint16_t>(steps * rows * rowBytes / 2);
+  std::vector<uint64_t> sums[2] = {std::vector<uint64_t>(steps * rows), std::vector<uint64_t>(steps *rows)};
+
+  void run() {
+    for (size_t i = 0; i < buffer.size(); ++i)
+      buffer[i] = static_cast<uint16_t>(i * 7 % 8191);
+    theCase = this;
+    runBlocks([](void *) { theCase->thread(); }, 2, 4096, /*cluster=*/2);
+  }
+
+private:
+  void thread() {
+    auto *shared = static_cast<char *>(emulated<void *()>("shared")());
+    auto place = reinterpret_cast<int64_t>(shared);
+    auto meet = emulated<void()>("meet");
+    int64_t lane = emulated<int64_t()>("thread")(), rank = emulated<int64_t()>("block")();
+    const int64_t full = place + boxBytes, empty = full + 8;
+    if (lane == 0)
+      for (auto [barrier, arrivals] : {std::pair(full, 1), std::pair(empty, 2)})
+        emulated<void(int64_t, int32_t)>("bulk_begin")(barrier, arrivals);
+    emulated<void()>(rank == 1 && !atOneBarrier ? "barrier" : "bulk_cluster")();
+    auto await = emulated<void(int64_t, int32_t)>("bulk_await");
+    for (int64_t step = 0; step < steps; ++step) {
+      auto parity = static_cast<int32_t>(step % 2);
+      if (lane == 0) {
+        await(empty, 1 - parity);
+        emulated<void(int64_t, int32_t)>("bulk_expect")(full, boxBytes);
+        int64_t slots[] = {1, 1, 1, reinterpret_cast<int64_t>(buffer.data())};
+        int64_t told[] = {1, 0, 2, steps * rows,          64, 0, 0, 0, 64, 1, 0, 0, 0, 8, 64, 0,
+                          0, 0, 0, step * rows + rank * 8};
+        emulated<void(int64_t, int64_t, int64_t, const int64_t *, const int64_t *)>("bulk_multicast")(
+            place + rank * boxBytes / 2, full, 0, slots, told);
+      }
+      meet();
+      await(full, parity);
+      meet();
+      for (int64_t chunk = 0; chunk < 8 && lane < rows; ++chunk)
+        for (int64_t i = 0; i < 8; ++i) {
+          uint16_t value;
+          std::memcpy(&value, shared + lane * rowBytes + (chunk ^ lane % 8) * 16 + i * 2, sizeof(value));
+          sums[rank][static_cast<size_t>(step * rows + lane)] += value * static_cast<uint64_t>(chunk * 8 + i + 1);
+        }
+      meet();
+      if (lane < 2)
+        emulated<void(int64_t, int32_t)>("bulk_arrive_in")(empty, static_cast<int32_t>(lane));
+    }
+    if (meetAtEnd)
+      emulated<void()>("bulk_cluster")();
+  }
+
+  static inline TwoBlocks *theCase = nullptr;
+};
+
 void expectStored(const TwoBoxes &boxes) {
   for (int64_t row = 0; row < 32; ++row)
     for (int64_t column = 0; column < 32; ++column) {
@@ -110,6 +174,28 @@ TEST(EmulatedBoxesDeathTest, WhatAGpuWouldDoWrongAtTimesEndsTheProcess) {
     boxes.*one.forgotten = false;
     EXPECT_DEATH(boxes.run(), one.message);
   }
+}
+
+TEST(EmulatedBoxes, OfAClusterComeToAllOfItsBlocks) {
+  TwoBlocks blocks;
+  blocks.run();
+  for (size_t row = 0; row < blocks.sums[0].size(); ++row) {
+    uint64_t sum = 0;
+    for (size_t column = 0; column < 64; ++column)
+      sum += blocks.buffer[row * 64 + column] * (column + 1);
+    EXPECT_EQ(blocks.sums[0][row], sum) << row;
+    EXPECT_EQ(blocks.sums[1][row], sum) << row;
+  }
+}
+
+TEST(EmulatedBoxesDeathTest, BlocksOfAClusterWaitForEachOther) {
+  TwoBlocks early;
+  early.meetAtEnd = false;
+  EXPECT_DEATH(early.run(), "shared memory of a block of the cluster that has ended");
+  TwoBlocks apart;
+  apart.atOneBarrier = false;
+  // The block that meets itself alone goes on, and waits for what the other does not send.
+  EXPECT_DEATH(apart.run(), "a phase of a barrier in shared memory that never ends");
 }
 
 } // namespace braid::runtime::test

@@ -142,6 +142,8 @@ const Case cases[] = {
     {"kernel 'add_scaled': its image, 0 bytes at 0, is not within", [](Sample &p) { p.target = "cuda"; }},
     {"kernel 'add_scaled': 0 threads; a block has 1 to 1024",
      [](Sample &p) { p.target = "cuda", p.kernels[0]->image_bytes = 1; }},
+    {"kernel 'add_scaled': clusters of 9 blocks; valid: 1 to 8",
+     [](Sample &p) { p.target = "cuda", p.kernels[0]->image_bytes = 1, p.kernels[0]->threads = 32, p.kernels[0]->cluster = 9; }},
     {"kernel 'add_scaled': 1073741825 bytes of scratch; a block has at most 1073741824",
      [](Sample &p) { p.kernels[0]->scratch_bytes = (1 << 30) + 1; }},
     {"kernel 'coordinates': 1 tensor maps, but target cpu has none; valid: cuda",
