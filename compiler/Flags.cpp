@@ -5,6 +5,7 @@
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
 #include "dialects/braid/BraidDialect.h"
+#include "dialects/tile/TileDialect.h"
 #include "passes/analysis/Mesh.h"
 #include "passes/overlap/LayerTasks.h"
 
@@ -129,7 +130,7 @@ struct Flag {
 /// Each belongs to the phase whose passes read it.
 /// What is computed again depends on what other ranks send, so gradients see the mesh first.
 /// What is divided among ranks is divided slice by slice, so that there are any is known before they are cut.
-/// That --expert-weights changed nothing is said by its pass, which alone knows.
+/// That --expert-weights changed nothing is said by its pass, which alone knows, of --products it is when kernels are there.
 static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
   const CompileOptions defaults;
   return {
@@ -156,11 +157,7 @@ static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
          llvm::consumeError(target.takeError());
          return cutsScans(module) || blocks ? "" : "a plan chooses chunk sizes by it, and no scan is left to be cut";
        }},
-      {"--products", options.products != defaults.products, Phase::kernels, Phase::commands, Phase::kernels,
-       [](ModuleOp module, const CompileOptions &) -> std::string {
-         auto isNarrow = [](Operation *op) { return hasType(op, [](Type type) { return type.isBF16(); }); };
-         return multiplies(module, isNarrow) ? "" : "no product has bf16 matrices";
-       }},
+      {"--products", options.products != defaults.products, Phase::kernels, Phase::commands},
       {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels, Phase::kernels,
        [](ModuleOp module, const CompileOptions &) -> std::string {
          auto isNarrow = [](Operation *op) {
@@ -202,6 +199,15 @@ void braid::warnOfIdleFlags(ModuleOp module, Phase phase, const CompileOptions &
     if (std::string why = flag.why(module, options); !why.empty())
       module.emitWarning() << given << " changes nothing: " << why;
   }
+}
+
+void braid::warnOfIdleProducts(ModuleOp module, const CompileOptions &options) {
+  std::string given = options.givenAs("--products");
+  auto shares = [](func::FuncOp kernel) { return kernel->hasAttr(tile::kSharedOperandAttr); };
+  if (!given.empty() && options.products != CompileOptions().products &&
+      llvm::none_of(module.getOps<func::FuncOp>(), shares))
+    module.emitWarning() << given << " changes nothing: no product of bf16 matrices has tiles of 128 x 128 or more in "
+                         << "pairs, which would share an operand";
 }
 
 //===- Phases, and each other -------------------------------------------------------------------------------------===//

@@ -17,6 +17,8 @@ bool checkTarget(const CompileOptions &options);
 bool checkFlags(const CompileOptions &options, Phase from, Phase to);
 /// Warns of flags whose ops are not there when the passes of `phase` begin, which would read them. Flags are those of CompileOptions::given.
 void warnOfIdleFlags(mlir::ModuleOp module, Phase phase, const CompileOptions &options);
+/// The same of --products, of the kernels that there are behind phase commands.
+void warnOfIdleProducts(mlir::ModuleOp module, const CompileOptions &options);
 
 } // namespace braid
 

@@ -317,6 +317,8 @@ static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Ph
       return failure();
     if (phase == Phase::train)
       kept.counted = ActivationBudget::keptIn(module);
+    if (phase == Phase::commands && options.remarks)
+      warnOfIdleProducts(module, options);
     if (phase == Phase::commands)
       kept.planned = ActivationBudget::keptIn(module);
   }

@@ -28,7 +28,7 @@ Status chooseAccumulation(const Rank &rank, const TrainOptions &options, const B
                           bool resumed, CheckpointState &state, TrainSettings &settings) {
   const Program &program = rank.program();
   BRAID_ASSIGN(std::optional<double> compiled, metadataNumber(program, "train.accumulation_steps"));
-  if (!accumulates && options.accumulationSteps)
+  if (!accumulates && options.accumulationSteps.value_or(1) != 1)
     return Status::error("{} updates the parameters after every batch: to add up the gradients of {} batches, compile "
                          "the model with --accumulation-steps={}",
                          program.path(), *options.accumulationSteps, *options.accumulationSteps);

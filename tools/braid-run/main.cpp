@@ -92,7 +92,7 @@ void warnIdle(const CLI::Option *flag, const runtime::RankOptions &ranks, const 
 void warnIdleRankFlags(const runtime::Program &program, const RankFlags &flags, const runtime::RankOptions &ranks) {
   if (program.target() == "cuda")
     warnIdle(flags.threadsFlag, ranks, program.path() + " computes on a GPU, and nothing beside it");
-  if (program.mesh().worldSize() == 1)
+  if (program.mesh().worldSize() == 1 && flags.timeout != RankFlags().timeout)
     warnIdle(flags.timeoutFlag, ranks, program.path() + " is of one rank, which waits for no other");
 }
 
