@@ -4,7 +4,7 @@
 // CHECK:       func.func @total(%[[ARGS:.*]]: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64)
 // CHECK:         %[[THREAD:.*]] = constant @total__thread
 // CHECK:         %[[BODY:.*]] = builtin.unrealized_conversion_cast %[[THREAD]]
-// CHECK:         call @braid_emulate_blocks(%[[BODY]], %[[ARGS]], %[[BEGIN]], %[[END]], %c128_i64, %c16_i64)
+// CHECK:         call @braid_emulate_blocks(%[[BODY]], %[[ARGS]], %[[BEGIN]], %[[END]], %c128_i64, %c16_i64, %c1_i64)
 // CHECK-LABEL: func.func private @total__thread(%{{.*}}: !llvm.ptr)
 // CHECK-NOT:   gpu.
 // CHECK-DAG:     call @braid_emulate_block()
