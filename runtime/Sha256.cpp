@@ -5,6 +5,11 @@
 #include <cstdint>
 #include <cstring>
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 namespace braid::runtime {
 namespace {
 
@@ -18,7 +23,7 @@ constexpr std::array<uint32_t, 64> roundConstants = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-void compress(std::array<uint32_t, 8> &hash, const unsigned char *block) {
+void compressBlock(std::array<uint32_t, 8> &hash, const unsigned char *block) {
   uint32_t w[64];
   for (int i = 0; i < 16; ++i)
     w[i] = uint32_t(block[4 * i]) << 24 | uint32_t(block[4 * i + 1]) << 16 | uint32_t(block[4 * i + 2]) << 8 |
@@ -41,15 +46,62 @@ void compress(std::array<uint32_t, 8> &hash, const unsigned char *block) {
     hash[i] += sum[i];
 }
 
+void compressBlocks(std::array<uint32_t, 8> &hash, const unsigned char *bytes, size_t blocks) {
+  for (size_t i = 0; i < blocks; ++i)
+    compressBlock(hash, bytes + 64 * i);
+}
+
+#ifdef __x86_64__
+bool hasInstructions() {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_1) && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_SHA);
+}
+
+// The same by instructions of the processor, which do two rounds each, of a state in the order A B E F, C D G H.
+__attribute__((target("sha,sse4.1"))) void compressBlocksFast(std::array<uint32_t, 8> &hash, const unsigned char *bytes,
+                                                              size_t blocks) {
+  const __m128i bigEndian = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  auto *words = reinterpret_cast<__m128i *>(hash.data());
+  __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(words), 0xb1);
+  __m128i hgfe = _mm_shuffle_epi32(_mm_loadu_si128(words + 1), 0x1b);
+  __m128i abef = _mm_alignr_epi8(cdab, hgfe, 8), cdgh = _mm_blend_epi16(hgfe, cdab, 0xf0);
+  for (size_t n = 0; n < blocks; ++n) {
+    auto *block = reinterpret_cast<const __m128i *>(bytes + 64 * n);
+    const __m128i abefBefore = abef, cdghBefore = cdgh;
+    __m128i w[4]; // the last sixteen words
+    for (int i = 0; i < 16; ++i) {
+      __m128i &now = w[i % 4], before = w[(i + 3) % 4];
+      if (i < 4)
+        now = _mm_shuffle_epi8(_mm_loadu_si128(block + i), bigEndian);
+      else
+        now = _mm_sha256msg2_epu32(
+            _mm_add_epi32(_mm_sha256msg1_epu32(now, w[(i + 1) % 4]), _mm_alignr_epi8(before, w[(i + 2) % 4], 4)),
+            before);
+      auto *constants = reinterpret_cast<const __m128i *>(roundConstants.data()) + i;
+      __m128i rounds = _mm_add_epi32(now, _mm_loadu_si128(constants));
+      cdgh = _mm_sha256rnds2_epu32(cdgh, abef, rounds);
+      abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(rounds, 0x0e));
+    }
+    abef = _mm_add_epi32(abef, abefBefore), cdgh = _mm_add_epi32(cdgh, cdghBefore);
+  }
+  __m128i feba = _mm_shuffle_epi32(abef, 0x1b), dchg = _mm_shuffle_epi32(cdgh, 0xb1);
+  _mm_storeu_si128(words, _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(words + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+#else
+bool hasInstructions() { return false; }
+constexpr auto compressBlocksFast = compressBlocks;
+#endif
+
 } // namespace
 
-std::string sha256(std::span<const std::byte> data) {
+std::string sha256(std::span<const std::byte> data, bool portable) {
+  auto *compress = portable || !hasInstructions() ? compressBlocks : compressBlocksFast;
   std::array<uint32_t, 8> hash = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                   0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   auto *bytes = reinterpret_cast<const unsigned char *>(data.data());
   size_t whole = data.size() / 64 * 64, rest = data.size() - whole;
-  for (size_t i = 0; i < whole; i += 64)
-    compress(hash, bytes + i);
+  compress(hash, bytes, whole / 64);
   // The tail: the rest, a one bit, zeros, and the length in bits.
   unsigned char tail[128] = {};
   if (rest)
@@ -59,8 +111,7 @@ std::string sha256(std::span<const std::byte> data) {
   uint64_t bits = uint64_t(data.size()) * 8;
   for (int i = 0; i < 8; ++i)
     tail[tailBytes - 1 - i] = static_cast<unsigned char>(bits >> (8 * i));
-  for (size_t i = 0; i < tailBytes; i += 64)
-    compress(hash, tail + i);
+  compress(hash, tail, tailBytes / 64);
 
   std::string text;
   for (uint32_t word : hash)

@@ -49,6 +49,14 @@ TEST(Sha256, KnownDigests) {
   EXPECT_EQ(digest(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(Sha256, IsTheSameByTheProcessorsInstructions) {
+  std::string text;
+  for (int length = 0; length < 600; ++length, text += static_cast<char>(length * 37)) {
+    auto bytes = std::as_bytes(std::span(text));
+    EXPECT_EQ(sha256(bytes), sha256(bytes, /*portable=*/true)) << length;
+  }
+}
+
 TEST(ContentHash, KnownHashes) {
   auto hash = [](const std::string &text) { return contentHash(std::as_bytes(std::span(text))).hex(); };
   EXPECT_EQ(hash(""), "99aa06d3014798d86001c324468d497f");
