@@ -54,7 +54,32 @@ function(braid_library name)
   endif()
 endfunction()
 
-# braid_compiler_flags(): the flags of MLIR as an interface library, and the one precompiled header of all rooms.
+# braid_precompiled_headers(<target> HEADERS <header>... LINK <library>... [OPTIONS <flag>...]): a library that owns headers
+# which others are given by braid_use_precompiled(); those must have its flags.
+function(braid_precompiled_headers target)
+  cmake_parse_arguments(ARG "" "" "HEADERS;LINK;OPTIONS" ${ARGN})
+  if(BRAID_USE_PCH)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pch/${target}.cpp CONTENT "// The owner of precompiled headers.\n")
+    add_library(${target} STATIC ${PROJECT_BINARY_DIR}/pch/${target}.cpp)
+    target_link_libraries(${target} PRIVATE braid-common ${ARG_LINK})
+    target_compile_options(${target} PRIVATE ${ARG_OPTIONS})
+    target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
+  endif()
+endfunction()
+
+# Of sources without MLIR.
+set(BRAID_STANDARD_HEADERS <fmt/format.h> <nlohmann/json.hpp> <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstring>
+  <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream> <string> <string_view>
+  <thread> <unordered_map> <variant> <vector>)
+
+# braid_use_precompiled(<target> <owner>)
+function(braid_use_precompiled target owner)
+  if(BRAID_USE_PCH)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  endif()
+endfunction()
+
+# braid_compiler_flags(): the flags of MLIR as an interface library, and its precompiled headers.
 macro(braid_compiler_flags)
   add_library(braid-mlir INTERFACE)
   target_include_directories(braid-mlir SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
@@ -71,15 +96,8 @@ macro(braid_compiler_flags)
   # Only the two shared libraries: mixed with static MLIR archives every type would exist twice.
   target_link_libraries(braid-mlir INTERFACE MLIR LLVM)
 
-  if(BRAID_USE_PCH)
-    file(WRITE ${PROJECT_BINARY_DIR}/pch/Pch.cpp.in "// The owner of the shared precompiled header.\n")
-    configure_file(${PROJECT_BINARY_DIR}/pch/Pch.cpp.in ${PROJECT_BINARY_DIR}/pch/Pch.cpp COPYONLY)
-    add_library(braid-pch STATIC ${PROJECT_BINARY_DIR}/pch/Pch.cpp)
-    target_link_libraries(braid-pch PUBLIC braid-common braid-mlir)
-    target_compile_options(braid-pch PRIVATE -fno-exceptions)
-    # Headers that nearly every compiler source includes. A header of ours never belongs here: each edit would
-    # rebuild everything.
-    target_precompile_headers(braid-pch PRIVATE
+  # Headers that nearly every compiler source includes.
+  set(BRAID_MLIR_HEADERS
       <mlir/Dialect/Affine/IR/AffineOps.h> <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
       <mlir/Dialect/LLVMIR/LLVMDialect.h> <mlir/Dialect/Linalg/IR/Linalg.h> <mlir/Dialect/Math/IR/Math.h>
       <mlir/Dialect/MemRef/IR/MemRef.h> <mlir/Dialect/SCF/IR/SCF.h> <mlir/Dialect/Tensor/IR/Tensor.h>
@@ -92,15 +110,17 @@ macro(braid_compiler_flags)
       <mlir/Transforms/DialectConversion.h> <mlir/Transforms/GreedyPatternRewriteDriver.h>
       <llvm/ADT/TypeSwitch.h> <llvm/Support/FormatVariadic.h> <llvm/Support/raw_ostream.h>
       <map> <memory> <optional> <string> <vector>)
-  endif()
+  braid_precompiled_headers(braid-pch HEADERS ${BRAID_MLIR_HEADERS} LINK braid-mlir OPTIONS -fno-exceptions)
 endmacro()
 
-# braid_use_compiler_flags(<target>): no exceptions, and the shared precompiled header.
+# braid_use_compiler_flags(<target>): no exceptions, and precompiled headers: MLIR's, and above the dialects theirs too.
 function(braid_use_compiler_flags target)
   target_link_libraries(${target} PUBLIC braid-mlir)
   target_compile_options(${target} PRIVATE -fno-exceptions)
-  if(BRAID_USE_PCH)
-    target_precompile_headers(${target} REUSE_FROM braid-pch)
+  if(TARGET braid-dialects-pch)
+    braid_use_precompiled(${target} braid-dialects-pch)
+  else()
+    braid_use_precompiled(${target} braid-pch)
   endif()
 endfunction()
 
