@@ -26,6 +26,9 @@ bool braid::checkTarget(const CompileOptions &options) {
       return fail("--cpu=" + options.cpu +
                   " says what kernels for CPUs may use, and --target=cuda compiles for GPUs; "
                   "valid: --arch");
+    if (std::string given = options.givenAs("--opt-level"); !given.empty())
+      return fail(given +
+                  " is about machine code of CPUs, and --target=cuda compiles for GPUs; valid: with --target=cpu");
     llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
     if (!target)
       return fail("--target=cuda: " + llvm::toString(target.takeError()));
@@ -242,9 +245,10 @@ bool braid::checkFlags(const CompileOptions &options, Phase from, Phase to) {
                 ", but this compilation " +
                 (early ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
   }
-  if (options.toPhase && !options.givenAs("--kernel-cache").empty())
-    return fail("--kernel-cache keeps machine code, and this compilation stops at phase " + phaseName(to) +
-                "; valid: without --to-phase");
+  for (const char *flag : {"--kernel-cache", "--opt-level"})
+    if (options.toPhase && !options.givenAs(flag).empty())
+      return fail(Twine(flag) + " is about machine code, and this compilation stops at phase " + phaseName(to) +
+                  "; valid: without --to-phase");
   bool someSlices = options.overlapDegree > 1 || options.layersSliced;
   if (options.pipeline != "none" && !someSlices)
     return fail("--pipeline=" + options.pipeline + " orders slices, and --overlap-degree=1 cuts none; valid: 2 to 16");

@@ -394,6 +394,7 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
     llvm::Expected<CpuTarget> target = CpuTarget::parse(options.cpu);
     if (!target)
       return module.emitError(llvm::toString(target.takeError())), failure();
+    target->optimized = options.optLevel > 0;
     if (llvm::any_of(module.getOps<func::FuncOp>(),
                      [](func::FuncOp func) { return func->hasAttr(tile::kKernelAttr); })) {
       StageTimer timer(times, "code");

@@ -39,6 +39,11 @@ config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 config.environment["OMP_NUM_THREADS"] = "1"
 # Tests compile the same kernels again and again. What must not depend on it says `%without_cache braid-compile`.
 config.environment["BRAID_KERNEL_CACHE"] = os.path.join(config.test_exec_root, "kernel-cache")
+# Most of a test's time was optimising machine code. test/kernels, and what says `%optimized`, run the code that users get, and
+# the long tier runs no other.
+full = lit_config.params.get("full", "0") == "1"
+if not full:
+    config.environment["BRAID_OPT_LEVEL"] = "0"
 for name, value in braid_lit.OPEN_MPI_ENVIRONMENT.items():
     config.environment[name] = value
 # Open MPI keeps memory for the life of a process: under the address sanitizer what is left at the end says nothing.
@@ -46,10 +51,10 @@ without_leaks = f"env ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:detect_l
 
 config.substitutions += [("%root", config.braid_source_root), ("%flatc", config.flatc), ("%python", python),
                          ("%build", config.braid_build_root),
-                         ("%without_leaks", without_leaks), ("%without_cache", "env -u BRAID_KERNEL_CACHE")]
+                         ("%without_leaks", without_leaks), ("%without_cache", "env -u BRAID_KERNEL_CACHE"),
+                         ("%optimized", "env -u BRAID_OPT_LEVEL")]
 
 # name: (is it there, why a test is skipped without it)
-full = lit_config.params.get("full", "0") == "1"
 gpu = braid_lit.gpu_count()
 links = braid_lit.missing(os.path.join(config.test_source_root, "experiments", "network.py"), "missing")
 slurm = braid_lit.missing(os.path.join(config.test_source_root, "distributed", "slurm.py"), "--missing")

@@ -93,6 +93,12 @@ int main(int argc, char **argv) {
                  "x86-64-v4,avx512bf16 (default native)")
       ->check(whyNot<CpuTarget>)
       ->type_name("CPU");
+  oneOf(app.add_option("--opt-level", options.optLevel,
+                       "machine code of CPUs: 2 (optimised) or 0 (made in a quarter of the time, which runs slower) "
+                       "(default: $BRAID_OPT_LEVEL, else 2)"),
+        {"0", "2"})
+      ->envname("BRAID_OPT_LEVEL")
+      ->type_name("N");
   oneOf(app.add_option("--dtype", options.dtype,
                        "matrices and activations, instead of the model's dtype: f32, bf16 or f64"),
         {"f32", "bf16", "f64"})

@@ -97,6 +97,9 @@ static LogicalResult convertToLLVM(ModuleOp module) {
 
 //===- To an object -----------------------------------------------------------------------------------------------===//
 
+/// Of an emulated kernel the emulator takes the time, and compiling it.
+static bool isOptimized(const CpuTarget &target) { return target.optimized && !target.emulated; }
+
 static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target, bool roundsEach, std::string &error) {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -115,10 +118,14 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
   // reassociated.
   options.AllowFPOpFusion = roundsEach ? llvm::FPOpFusion::Strict : llvm::FPOpFusion::Fast;
   const char *cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : "x86-64";
-  // Of an emulated kernel the emulator takes the time, and compiling it.
-  auto level = target.emulated ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default;
-  return std::unique_ptr<llvm::TargetMachine>(
+  auto level = isOptimized(target) ? llvm::CodeGenOptLevel::Default : llvm::CodeGenOptLevel::None;
+  std::unique_ptr<llvm::TargetMachine> machine(
       found->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, level));
+  // The instruction selector of level None gives up where it meets vectors, block by block: then a*b+c would be one fma in
+  // some kernels and two instructions in others, and kernels of two shapes would not compute the same bits.
+  machine->setFastISel(false);
+  machine->setO0WantsFastISel(false);
+  return machine;
 }
 
 /// What a kernel gains from O2, without the rest: loops are vectors already, there is one function and nothing to
@@ -128,8 +135,8 @@ static constexpr llvm::StringLiteral kOptimizer =
     "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(rotate-in-large,licm),"
     "early-cse<memssa>,instcombine<no-verify-fixpoint>,loop(unroll-full-in-large),sroa,early-cse<memssa>,adce,"
     "simplifycfg)";
-/// Of one whose threads are emulated: half of its instructions go, for next to no time.
-static constexpr llvm::StringLiteral kEmulatedOptimizer = "function(sroa,early-cse)";
+/// Of one that is not optimized: half of its instructions go, for next to no time.
+static constexpr llvm::StringLiteral kQuickOptimizer = "function(sroa,early-cse)";
 
 namespace {
 /// loop-rotate, and unroll-full-in-large is loop-unroll-full: the same code, but for each loop they change they forget all
@@ -252,7 +259,7 @@ static FailureOr<std::vector<char>> compileOne(Job &job, const CpuTarget &target
     function.addFnAttr("target-features", machine->getTargetFeatureString());
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
-  optimize(*code, *machine, target.emulated ? kEmulatedOptimizer : kOptimizer);
+  optimize(*code, *machine, isOptimized(target) ? kOptimizer : kQuickOptimizer);
   flushDenormals(*code); // after the optimizer, which moves floating-point operations freely
   job.time.optimizing = clock.lap();
   if (wantAssembly) {
@@ -270,7 +277,7 @@ static FailureOr<std::vector<char>> compileOne(Job &job, const CpuTarget &target
 
 /// What the code of a kernel depends on besides its text.
 static std::string describe(const CpuTarget &target) {
-  return llvm::join(target.features, ",") +
+  return llvm::join(target.features, ",") + (target.optimized ? "" : ";quick") +
          (target.emulated
               ? ";threads=" + std::to_string(target.emulated->sharedBytes) + (target.emulated->wgmma ? ",wgmma" : "")
               : "");

@@ -22,7 +22,7 @@ FailureOr<std::vector<CudaKernel>> braid::emulateCudaKernels(ModuleOp kernels, c
     if (!kernel->hasAttr(tile::kKernelAttr) || kernel.isExternal())
       continue;
     threads->push_back(kernel.clone());
-    result.push_back({kernel.getName().str(), {}});
+    result.emplace_back().name = kernel.getName().str();
   }
   if (result.empty())
     return result;
