@@ -2,12 +2,16 @@
 #include "compiler/Flags.h"
 
 #include "compiler/Diagnostics.h"
+#include "compiler/Pipeline.h"
 #include "compiler/codegen/cpu/CpuTarget.h"
 #include "compiler/codegen/cuda/CudaTarget.h"
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/tile/TileDialect.h"
 #include "passes/analysis/Mesh.h"
+#include "passes/outline/OutlineFamilies.h"
 #include "passes/overlap/LayerTasks.h"
+
+#include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
 using namespace braid;
@@ -120,6 +124,64 @@ static std::string whyNoDegrees(ModuleOp module, const CompileOptions &) {
   return exchanges && named && !cut ? "the layers that it names exchange no expert rows" : "";
 }
 
+/// How many kernels of which `test` holds the module, which phase kernels is next of, would have with these options; nothing where it has none, which
+/// is said when it is compiled.
+static std::optional<int64_t> kernelsWith(ModuleOp module, const CompileOptions &options,
+                                          llvm::function_ref<bool(func::FuncOp kernel)> test) {
+  ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> copy = module.clone();
+  PassManager pm(copy->getOperation()->getName());
+  addPhase(pm, Phase::kernels, options);
+  if (failed(pm.run(*copy)))
+    return std::nullopt;
+  return llvm::count_if(copy->getOps<func::FuncOp>(), test);
+}
+
+/// Sizes decide, and so does what an operand was widened from: who outlines products is asked.
+static std::string whyNoFma(ModuleOp module, const CompileOptions &options) {
+  if (!multiplies(module, [](Operation *op) { return hasType(op, [](Type type) { return type.isF32(); }); }))
+    return "no product has f32 matrices";
+  CompileOptions otherwise = options;
+  otherwise.f32Products = CompileOptions().f32Products;
+  auto splits = [](func::FuncOp kernel) { return kernel.getName() == kSplitKernel; };
+  return kernelsWith(module, otherwise, splits) == 0
+             ? "no product of f32 matrices would be faster as products of their parts"
+             : "";
+}
+
+static std::string whyNoRows(ModuleOp module, const CompileOptions &options) {
+  auto isNarrow = [](Operation *op) {
+    auto causal = dyn_cast<AttnCausalOp>(op);
+    return getElementTypeOrSelf(op->getOperand(0).getType()).isBF16() && !(causal && causal.getCache());
+  };
+  if (!has<AttnCausalOp, AttnCausalGradOp>(module, isNarrow) && !has<LsmOutputWalkOp, LsmFactorWalkOp>(module))
+    return "no layer has attention in bf16, or a scan that walks over chunks";
+  CompileOptions otherwise = options;
+  otherwise.attention = "boxes";
+  // Products have kernels with boxes too, the same ones.
+  auto inBoxes = [](func::FuncOp kernel) { return kernel->hasAttr(tile::kBoxesAttr); };
+  return kernelsWith(module, otherwise, inBoxes) == kernelsWith(module, options, inBoxes)
+             ? "tiles come in boxes only where heads have 64 to 128 numbers and rows are enough for 128 programs, or a "
+               "scan's keys 64 and more; here they come by rows"
+             : "";
+}
+
+static std::string whyNoSlicing(ModuleOp module, const CompileOptions &options) {
+  if (options.pipeline == "moe") // by the description; else checkFlags has said so
+    return "pipeline moe leaves mixers whole, and experts cost the same for every token";
+  bool differ = llvm::any_of(module.getOps<func::FuncOp>(),
+                             [](func::FuncOp layer) { return attentionCostOf(layer).has_value(); });
+  return differ ? "" : "no layer has softmax attention over all keys, so all tokens cost the same";
+}
+
+/// Whether tiles of attention come in boxes unless it is said that they do not.
+static bool hasBoxes(const CompileOptions &options) {
+  llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
+  bool boxes = target && target->limits.wgmma;
+  llvm::consumeError(target.takeError());
+  return options.target == "cuda" && boxes;
+}
+
 namespace {
 struct Flag {
   const char *name;
@@ -143,12 +205,7 @@ static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
       {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},
       {"--overlap-degrees", options.overlapDegrees.has_value(), Phase::sharded, Phase::scheduled, Phase::scheduled,
        whyNoDegrees},
-      {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled, Phase::scheduled,
-       [](ModuleOp module, const CompileOptions &) -> std::string {
-         bool differ = llvm::any_of(module.getOps<func::FuncOp>(),
-                                    [](func::FuncOp layer) { return attentionCostOf(layer).has_value(); });
-         return differ ? "" : "no layer has softmax attention over all keys, so all tokens cost the same";
-       }},
+      {"--slicing", options.slicing != "uniform", Phase::scheduled, Phase::scheduled, Phase::scheduled, whyNoSlicing},
       {"--chunk-size", options.chunkSize != 0, Phase::chunked, Phase::chunked, Phase::chunked,
        [](ModuleOp module, const CompileOptions &) -> std::string {
          return cutsScans(module) ? "" : "no scan is left to be cut in chunks";
@@ -161,16 +218,8 @@ static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
          return cutsScans(module) || blocks ? "" : "a plan chooses chunk sizes by it, and no scan is left to be cut";
        }},
       {"--products", options.products != defaults.products, Phase::kernels, Phase::commands},
-      {"--attention", !options.attention.empty(), Phase::kernels, Phase::kernels, Phase::kernels,
-       [](ModuleOp module, const CompileOptions &) -> std::string {
-         auto isNarrow = [](Operation *op) {
-           auto causal = dyn_cast<AttnCausalOp>(op);
-           return getElementTypeOrSelf(op->getOperand(0).getType()).isBF16() && !(causal && causal.getCache());
-         };
-         bool any =
-             has<AttnCausalOp, AttnCausalGradOp>(module, isNarrow) || has<LsmOutputWalkOp, LsmFactorWalkOp>(module);
-         return any ? "" : "no layer has attention in bf16, or a scan that walks over chunks";
-       }},
+      {"--attention", options.attention == "rows" && hasBoxes(options), Phase::kernels, Phase::kernels, Phase::kernels,
+       whyNoRows},
       {"--weight-gradients", options.weightGradients != defaults.weightGradients, Phase::kernels, Phase::kernels,
        Phase::kernels,
        [](ModuleOp module, const CompileOptions &) -> std::string {
@@ -180,10 +229,7 @@ static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
        }},
       {"--expert-weights", options.expertWeights != defaults.expertWeights, Phase::train, Phase::train},
       {"--f32-products", options.f32Products != defaults.f32Products, Phase::kernels, Phase::kernels, Phase::kernels,
-       [](ModuleOp module, const CompileOptions &) -> std::string {
-         auto isWide = [](Operation *op) { return hasType(op, [](Type type) { return type.isF32(); }); };
-         return multiplies(module, isWide) ? "" : "no product has f32 matrices";
-       }},
+       whyNoFma},
       {"--gemm", options.gemm != defaults.gemm, Phase::commands, Phase::commands, Phase::kernels,
        [](ModuleOp module, const CompileOptions &) -> std::string {
          return multiplies(module) ? "" : "there is no matrix product";
@@ -260,5 +306,10 @@ bool braid::checkFlags(const CompileOptions &options, Phase from, Phase to) {
                 " cuts slices that no --pipeline orders; valid: moe, aAaM, 1A1M, cross-block, best");
   if (options.slicing != "uniform" && !someSlices)
     return fail("--slicing=" + options.slicing + " cuts slices, and --overlap-degree=1 cuts none; valid: 2 to 16");
+  if (options.pipeline == "moe" && options.slicing != "uniform" && !options.givenAs("--pipeline").empty() &&
+      !options.givenAs("--slicing").empty())
+    return fail("--slicing=" + options.slicing +
+                " says where mixers are cut, and --pipeline=moe leaves them whole; valid: without --slicing, or "
+                "--pipeline=aAaM, 1A1M, cross-block, best");
   return checkExpertWeights(options);
 }

@@ -100,6 +100,8 @@ mlir::Value sumInParts(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRang
 inline constexpr int64_t kMostSplit = 1024;
 /// How a product of m x k and k x n with an f32 operand is one of parts of bf16, in words; empty: it is not.
 std::string splitChoice(int64_t m, int64_t n, int64_t k, mlir::Type a, mlir::Type b, bool transposeA);
+/// The kernel that makes parts.
+inline constexpr llvm::StringLiteral kSplitKernel = "split_f32_bf16";
 /// That product on a GPU (SplitProducts.cpp), nothing for others.
 mlir::Value splitProduct(mlir::Operation *op, const Product &p, mlir::RankedTensorType type, OutlineContext &context);
 /// Up to here products are best computed while their weights stream by; the library's GEMM first packs them.

@@ -40,7 +40,7 @@ SmallVector<Value> partsOf(Operation *op, Value x, OutlineContext &context) {
     return known;
   int64_t size = product(type.getShape());
   static constexpr StringRef names[] = {"hi", "mid", "lo"};
-  std::string kernel = context.kernel("split_f32_bf16", {"block"}, [&](KernelBuilder &k) {
+  std::string kernel = context.kernel(kSplitKernel, {"block"}, [&](KernelBuilder &k) {
     Type bf16 = k.builder.getBF16Type();
     Var x = k.buffer("x", k.f32(), {kDynamic});
     Vars parts;

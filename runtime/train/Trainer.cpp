@@ -247,6 +247,10 @@ Status Trainer::start() {
     if (state.warmupSteps > state.steps)
       progress->message(fmt::format("the warm-up of {} is longer than the training: the learning rate ends at {:.3g}",
                                     counted(state.warmupSteps, "step"), settings.schedule.at(state.steps)));
+    for (auto [flag, every] : {std::pair("--save-every", options.saveEvery), {"--eval-every", options.evalEvery}})
+      if (every > state.steps)
+        progress->message(fmt::format("{}={} changes nothing: the training has {}, at whose end it is done anyway",
+                                      flag, every, counted(state.steps, "step")));
     if (!options.metricsPath.empty()) {
       if (resumed) {
         BRAID_TRY(dropLinesAfter(options.metricsPath, "step", state.step));

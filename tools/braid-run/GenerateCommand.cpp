@@ -29,7 +29,7 @@ struct Options {
   int64_t maxTokens = 0;
   std::optional<int64_t> separator;
   SamplerOptions sampler;
-  const CLI::Option *topKFlag = nullptr, *topPFlag = nullptr;
+  const CLI::Option *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr;
   RankFlags ranks;
 };
 
@@ -236,7 +236,9 @@ Status run(const Options &options) {
   BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program));
   // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text.
   const SamplerOptions &sampler = options.sampler;
-  for (auto [flag, draws] : {std::pair(options.topKFlag, sampler.topK != 0), {options.topPFlag, sampler.topP != 1}})
+  for (auto [flag, draws] : {std::pair(options.topKFlag, sampler.topK != 0),
+                             {options.topPFlag, sampler.topP != 1},
+                             {options.seedFlag, sampler.seed != 0}})
     if (draws && sampler.temperature == 0)
       warnIdle(flag, ranks, "with --temperature=0, the default, nothing is drawn: the most likely token is taken");
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
@@ -320,9 +322,11 @@ Action addGenerate(CLI::App &command) {
                                From::above, 0, 1)
                           ->type_name("P")
                           ->capture_default_str();
-  integerIn(command.add_option("--seed", sampler.seed, "Seed of the draws: the same seed gives the same text"), 0,
-            UINT64_MAX)
-      ->capture_default_str();
+  options->seedFlag = integerIn(command.add_option("--seed", sampler.seed,
+                                                   "Seed of the draws, with a --temperature: the same seed gives the "
+                                                   "same text"),
+                                0, UINT64_MAX)
+                          ->capture_default_str();
   addRankOptions(command, options->ranks);
   return [options] { return run(*options); };
 }
