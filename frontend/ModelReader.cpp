@@ -534,7 +534,7 @@ static void readTuned(const Value &tuned, Errors &errors) {
   Reader t(tuned, "schedule.tuned", errors);
   (void)t.requireChoice("kind", {"measured", "predicted"});
   std::string text;
-  for (const char *key : {"machine", "mesh", "description", "program", "cluster", "ranks", "cpu"})
+  for (const char *key : {"machine", "mesh", "description", "program", "cluster", "ranks", "cpu", "degrees"})
     t.string(key, text);
   int64_t count = 0;
   double number = 0;

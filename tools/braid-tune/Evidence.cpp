@@ -48,6 +48,20 @@ std::vector<std::string> tune::changesSince(const Json &schedule, const Json &id
   return changes;
 }
 
+std::string tune::untriedDegrees(const Json &schedule, llvm::ArrayRef<int64_t> degrees) {
+  Json tried = schedule.value(evidenceKey, Json::object()).value(degreesKey, Json());
+  llvm::SmallVector<llvm::StringRef> words;
+  std::string text = tried.is_string() ? tried.get<std::string>() : "";
+  llvm::StringRef(text).split(words, ',');
+  std::vector<int64_t> missing;
+  for (int64_t degree : degrees)
+    if (degree > 1 && !llvm::is_contained(words, std::to_string(degree)))
+      missing.push_back(degree);
+  return missing.empty() ? ""
+                         : fmt::format("degrees was {}, without {} (--degrees)",
+                                       tried.is_null() ? "not known" : tried.dump(), fmt::join(missing, ", "));
+}
+
 /// What flags say in the place of keys that a search takes as they are in the file.
 static std::vector<std::string> changesByFlags(const Json &model, const CompileOptions &options) {
   ModelSpec defaults;

@@ -16,6 +16,7 @@ inline constexpr const char *chosenKeys[] = {"pipeline", "overlap_degree", "over
                                              "slicing",  "chunk_size",     "sp_algorithm"};
 inline constexpr const char *evidenceKey = "tuned";
 inline constexpr const char *chosenKey = "chosen"; ///< of the evidence: what it is evidence for
+inline constexpr const char *degreesKey = "degrees"; ///< of the evidence: the degrees that were tried besides 1, "2,4"
 inline constexpr const char *ratesKey = "rates"; ///< of the evidence: `schedule.machine` as it was
 /// Of the evidence: whether `schedule.machine` is the user's, not the search's.
 inline constexpr const char *ownMachineKey = "machine_given";

@@ -17,6 +17,7 @@
 #include "llvm/Support/StringSaver.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <fstream>
@@ -167,6 +168,13 @@ void Tuner::identify() {
   identity["cpu"] = o.cpu;
 }
 
+std::vector<int64_t> Tuner::possibleDegrees() const {
+  int64_t tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / mesh.size("sp");
+  std::vector<int64_t> possible;
+  llvm::copy_if(options.degrees, std::back_inserter(possible), [&](int64_t degree) { return degree <= tokens; });
+  return possible;
+}
+
 /// A choice that was made for this machine, mesh and program is kept; else all that changed is said.
 bool Tuner::isFresh() const {
   Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
@@ -179,6 +187,9 @@ bool Tuner::isFresh() const {
     if (!asked.contains(key) && tuned.contains(key))
       asked[key] = Json();
   std::vector<std::string> changes = changesSince(schedule, asked);
+  if (!options.job.options.givenAs("--degrees").empty())
+    if (std::string untried = untriedDegrees(schedule, possibleDegrees()); !untried.empty())
+      changes.push_back(std::move(untried));
   for (const std::string &change : changes)
     fmt::print(out, "stale: {}\n", change);
   bool fresh = changes.empty();
@@ -233,15 +244,12 @@ void Tuner::searchLayers() {
       kinds[{spec->mixerOf(layer), spec->ffnOf(layer)}].push_back(layer);
   if (kinds.size() < 2)
     return;
-  std::vector<int64_t> tried = options.degrees, chosenDegrees(spec->numLayers, start.overlapDegree);
+  std::vector<int64_t> tried = possibleDegrees(), chosenDegrees(spec->numLayers, start.overlapDegree);
   tried.push_back(1);
   double least = start.predicted;
-  int64_t tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / mesh.size("sp");
   for (const auto &[kind, layers] : kinds) {
     std::vector<int64_t> best = chosenDegrees;
     for (int64_t degree : tried) {
-      if (degree > tokens)
-        continue;
       std::vector<int64_t> own = chosenDegrees;
       for (int64_t layer : layers)
         own[layer] = degree;
@@ -265,8 +273,8 @@ bool Tuner::search() {
   int64_t sp = mesh.size("sp"), tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / sp;
   if (mesh.size("ep") > 1)
     for (std::string_view pipeline : schedule::pipelineNames)
-      for (int64_t degree : options.degrees)
-        if (pipeline != "none" && degree > 1 && degree <= tokens) {
+      for (int64_t degree : possibleDegrees())
+        if (pipeline != "none" && degree > 1) {
           Candidate sliced;
           sliced.pipeline = pipeline;
           sliced.overlapDegree = degree;
@@ -397,6 +405,8 @@ bool Tuner::write() {
   tuned[ratesKey] = schedule["machine"];
   if (keepsMachine)
     tuned[ownMachineKey] = true;
+  if (mesh.size("ep") > 1)
+    tuned[degreesKey] = fmt::format("{}", fmt::join(possibleDegrees(), ","));
   if (!checked.is_null())
     tuned["checked"] = checked;
   tuned["evidence"] = std::move(evidence);

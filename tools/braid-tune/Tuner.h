@@ -34,6 +34,8 @@ private:
   Json machineSchedule() const;
   void identify();
   bool isFresh() const;
+  /// Which degrees are worth a try: no slice is shorter than a token.
+  std::vector<int64_t> possibleDegrees() const;
   /// Seconds it is predicted to take; nothing where it cannot be compiled.
   std::optional<double> offer(Candidate candidate);
   bool search();

@@ -72,9 +72,11 @@ static CLI::Option *addOptions(CLI::App &app, Options &options) {
   integerIn(app.add_option("--rounds", options.rounds, "how often each is measured, in turns (3)"), 1, 1000);
   integerIn(app.add_option("--best", options.best, "how many are measured besides the unsliced program (3)"), 1, 100);
   integerIn(app.add_option("--threads", options.threads, "worker threads of a rank (1)"), 1, 1024);
-  integerIn(
-      app.add_option("--degrees", options.degrees, "overlap degrees to try besides 1 (2,3,4,6,8)")->delimiter(','), 1,
-      16)
+  integerIn(app.add_option("--degrees", options.degrees,
+                           "overlap degrees to try besides 1 (2,3,4,6,8); a "
+                           "choice for which one was not tried is stale")
+                ->delimiter(','),
+            1, 16)
       ->type_name("N,..");
   CLI::Option *predictOnly =
       app.add_flag("--predict-only", options.predictOnly, "choose by prediction, for machines that are not at hand");
