@@ -1,6 +1,8 @@
 #include "runtime/io/ChromeTrace.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
@@ -9,12 +11,19 @@ namespace braid::runtime {
 using Json = nlohmann::ordered_json;
 
 Expected<std::unique_ptr<ChromeTrace>> ChromeTrace::create(const std::string &path, const Program &program) {
+  std::error_code error;
+  bool isNew = std::filesystem::symlink_status(path, error).type() == std::filesystem::file_type::not_found;
   BRAID_ASSIGN(OutputFile file, OutputFile::openInPlace(path));
-  std::unique_ptr<ChromeTrace> trace(new ChromeTrace(std::move(file)));
+  std::unique_ptr<ChromeTrace> trace(new ChromeTrace(std::move(file), isNew));
   for (const StreamInfo &stream : program.streams())
     trace->streams.push_back(rowName(stream));
   trace->sinks.resize(program.mesh().worldSize());
   return trace;
+}
+
+ChromeTrace::~ChromeTrace() {
+  if (isNew)
+    std::remove(file.path().c_str());
 }
 
 std::string rowName(const StreamInfo &stream) {
@@ -108,8 +117,15 @@ Status ChromeTrace::write() {
                       {"args", std::move(args)}});
     }
   Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(list)}};
-  BRAID_TRY(file.empty()); // from here on the last trace is gone, and with it room for this one
-  BRAID_TRY(file.write(trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"));
+  std::string text = trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::error_code error;
+  if (std::filesystem::file_type type = std::filesystem::status(file.path(), error).type();
+      type != std::filesystem::file_type::regular && type != std::filesystem::file_type::not_found) {
+    BRAID_TRY(file.write(text)); // a pipe, a device
+    return file.close();
+  }
+  BRAID_TRY(writeReplacing(file.path(), [&](OutputFile &whole) { return whole.write(text); }));
+  isNew = false;
   return file.close();
 }
 

@@ -26,15 +26,17 @@ std::string rowName(const StreamInfo &stream);
 
 class ChromeTrace {
 public:
-  // Opens the file at once: a path that cannot be written shows before anything has run. What it held stays until
-  // write(). The file is written where it is, never replaced: a device stays a device and a link a link.
+  // Opens the file at once: a path that cannot be written shows before anything has run. A file that was not there is
+  // removed again when there is nothing to write.
   static Expected<std::unique_ptr<ChromeTrace>> create(const std::string &path, const Program &program);
 
   // Where rank `index` reports; any number of its streams at once.
   TraceSink &rank(int index) { return sinks[static_cast<size_t>(index)]; }
   // Whether any rank reported anything.
   bool recorded() const;
-  // Writes what all ranks reported and closes the file. When no session reports any more.
+  ~ChromeTrace();
+  // Writes what all ranks reported, the whole of it or, where there is no room, nothing: what the file held stays then.
+  // A device stays a device and a link a link. When no session reports any more.
   Status write();
 
 private:
@@ -52,9 +54,10 @@ private:
     std::vector<Event> events;
   };
 
-  explicit ChromeTrace(OutputFile file) : file(std::move(file)) {}
+  ChromeTrace(OutputFile file, bool isNew) : file(std::move(file)), isNew(isNew) {}
 
-  OutputFile file;
+  OutputFile file; // a pipe must be held: its reader would see an end
+  bool isNew; // made here, and empty
   std::vector<std::string> streams; // what their rows are called
   std::deque<Sink> sinks; // one per rank of the program's mesh
 };

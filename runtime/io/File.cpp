@@ -156,12 +156,6 @@ Status OutputFile::write(std::span<const std::byte> bytes) {
 
 Status OutputFile::write(std::string_view text) { return write(std::as_bytes(std::span(text))); }
 
-Status OutputFile::empty() {
-  if (::ftruncate(descriptor, 0) != 0 && errno != EINVAL)
-    return writeError(filePath, errno);
-  return Status::success();
-}
-
 Status OutputFile::sync() {
   if (::fsync(descriptor) != 0 && errno != EINVAL) // EINVAL: a pipe or device, which has nothing to sync
     return writeError(filePath, errno);
@@ -177,15 +171,20 @@ Status OutputFile::close() {
 Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write) {
   struct stat info;
   bool exists = ::lstat(path.c_str(), &info) == 0;
+  bool isLink = exists && S_ISLNK(info.st_mode);
+  std::error_code unresolved;
+  std::string target = isLink ? std::filesystem::canonical(path, unresolved).string() : path;
+  if (isLink && !unresolved)
+    exists = ::lstat(target.c_str(), &info) == 0;
   bool replaces = exists ? S_ISREG(info.st_mode) : errno == ENOENT;
-  if (replaces && exists && ::access(path.c_str(), W_OK) != 0) // a rename would not ask
+  if (replaces && exists && ::access(target.c_str(), W_OK) != 0) // a rename would not ask
     return writeError(path, errno);
   OutputFile file;
   file.filePath = path; // what messages name
   std::string temporary;
   int error = 0;
   for (int i = 0; replaces && file.descriptor < 0; ++i) {
-    temporary = fmt::format("{}.{}-{}.tmp", path, ::getpid(), i);
+    temporary = fmt::format("{}.{}-{}.tmp", target, ::getpid(), i);
     file.descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     error = file.descriptor < 0 ? errno : 0;
     if (error != 0 && error != EEXIST) // a file of another's that has this name stays
@@ -204,7 +203,7 @@ Status writeReplacing(const std::string &path, const std::function<Status(Output
   auto all = [&]() -> Status {
     BRAID_TRY(write(file));
     BRAID_TRY(file.close());
-    return replaces ? renamePath(temporary, path) : Status::success();
+    return replaces ? renamePath(temporary, target) : Status::success();
   };
   Status status = all();
   if (!status.ok() && replaces)

@@ -65,7 +65,7 @@ public:
   // opens the end of a file, a new one when there is none.
   static Expected<OutputFile> createWithoutWaiting(const std::string &path);
   static Expected<OutputFile> append(const std::string &path);
-  // What stands in it stays until empty().
+  // What stands in it stays until it is written.
   static Expected<OutputFile> openInPlace(const std::string &path);
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&other) noexcept;
@@ -76,8 +76,6 @@ public:
   Status write(std::string_view text);
   // After an error `written` is how many of the bytes arrived.
   Status write(std::span<const std::byte> bytes, size_t &written);
-  // Of a regular file; a pipe or device holds nothing.
-  Status empty();
   Status sync();
   Status close();
 
@@ -90,9 +88,9 @@ private:
   int descriptor = -1;
 };
 
-// Writes beside `path` and renames it over `path`: what stood there stays until all is written. In place where a device,
-// pipe or link stands there, or the directory is not ours to add a file to. The file's mode stays, and one that may not be
-// written is refused.
+// Writes beside `path` and renames it over `path`: what stood there stays until all is written. A link stays a link: the
+// file that it names is replaced. In place where a device, a pipe or a link to nothing stands there, or the directory is
+// not ours to add a file to. The file's mode stays, and one that may not be written is refused.
 Status writeReplacing(const std::string &path, const std::function<Status(OutputFile &)> &write);
 // A text that takes the place of whatever has the name `path`, and is durable then; `path`.tmp is made for it.
 Status writeFileAtomic(const std::string &path, std::string_view text);
