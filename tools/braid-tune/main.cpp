@@ -103,7 +103,9 @@ int main(int argc, char **argv) {
       options.job.options.cpu = plannedCpu;
     options.job.options.given = givenFlags(app);
     if (options.predictOnly && !options.job.options.givenAs("--kernel-cache").empty())
-      return printError("--predict-only compiles no kernels, of which --kernel-cache keeps machine code"), 2;
+      return printError("--predict-only compiles no kernels, of which --kernel-cache keeps machine code; valid: one "
+                        "without the other"),
+             2;
     options.braidRun = findBraidRun(argv[0]);
     return Tuner(options).run() ? 0 : 1;
   });
