@@ -158,11 +158,10 @@ int main(int argc, char **argv) {
   addPhase(app, "--to-phase", options.toPhase, "stop at the end of this phase and write the module");
   app.add_option("--dump-phases-to", options.dumpPhasesTo, "write the module at every phase to DIR/NN-phase.mlir")
       ->type_name("DIR");
-  notEmpty(app.add_option("--kernel-cache", options.kernelCache,
-                          "take machine code of kernels from DIR where it was compiled before, and keep it there "
-                          " (default: $BRAID_KERNEL_CACHE, else none)"))
-      ->envname("BRAID_KERNEL_CACHE")
-      ->type_name("DIR");
+  CLI::Option *cache = app.add_option("--kernel-cache", options.kernelCache,
+                                      "take machine code of kernels from DIR where it was compiled before, and keep "
+                                      "it there (default: $BRAID_KERNEL_CACHE, else none)");
+  orVariable(notEmpty(cache), "BRAID_KERNEL_CACHE")->type_name("DIR");
   app.add_flag("--explain", options.explain, "what every command does, planned memory, compile time");
   return runTool(app, argc, argv, [&] {
     if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())

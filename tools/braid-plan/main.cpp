@@ -1,7 +1,6 @@
 //===- main.cpp - braid-plan: what a schedule, a slicing or a model on a cluster will do, before anything runs ----===//
 #include "schedule/Draw.h"
 #include "tools/braid-plan/Commands.h"
-#include "tools/common/GivenFlags.h"
 #include "tools/common/ToolMain.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -65,7 +64,7 @@ int main(int argc, char **argv) {
       if (!command->parsed())
         continue;
       for (const CLI::Option *option : app.get_options())
-        if (isGiven(*option))
+        if (option->count() > 0)
           return plan::fail(option->get_name() + " in front of " + command->get_name() +
                             " belongs to a plan of a model; valid: behind it, if braid-plan " + command->get_name() +
                             " --help has it") +

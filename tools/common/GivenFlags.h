@@ -10,17 +10,19 @@
 
 namespace braid {
 
-/// Whether the command line has the option: a variable of the environment, which other commands read too, asks for nothing.
-inline bool isGiven(const CLI::Option &option) {
-  const char *variable = option.get_envname().empty() ? nullptr : std::getenv(option.get_envname().c_str());
-  return option.count() > 0 && !(variable && option.results() == std::vector<std::string>{variable});
+/// What a variable of the environment says is what holds without the flag. It is not given then: other commands read the variable too, which asks
+/// none of them for anything. CLI11's envname() would count as a flag of the command line, whatever that has.
+inline CLI::Option *orVariable(CLI::Option *option, const char *name) {
+  if (const char *value = std::getenv(name); value && *value)
+    option->default_val(value);
+  return option;
 }
 
 /// "--chunk-size=32", "--json", of a command that has been parsed, without those of its subcommands.
 inline std::vector<std::string> givenFlags(const CLI::App &command) {
   std::vector<std::string> flags;
   for (const CLI::Option *option : command.get_options()) {
-    if (option->get_lnames().empty() || !isGiven(*option))
+    if (option->get_lnames().empty() || option->count() == 0)
       continue;
     bool valued = option->get_items_expected_max() > 0;
     flags.push_back("--" + option->get_lnames().front() + (valued ? "=" + option->results().back() : ""));
