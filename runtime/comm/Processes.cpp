@@ -3,8 +3,11 @@
 #include "runtime/comm/MpiWorld.h"
 
 #include <charconv>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <thread>
 
 namespace braid::runtime {
 
@@ -13,26 +16,27 @@ namespace {
 struct Started {
   const char *by = nullptr; // the launcher
   const char *variable = nullptr; // of the environment, which says so
+  const char *rankVariable = nullptr; // which of them this is
   int size = 0;
 };
 
 // What launchers tell the processes they start. Not SLURM_NTASKS: a batch script has it too, and starts braid-run
 // alone.
 constexpr Started launchers[] = {
-    {"mpirun", "OMPI_COMM_WORLD_SIZE"},
-    {"mpiexec", "PMI_SIZE"},
-    {"srun", "SLURM_STEP_NUM_TASKS"},
+    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+    {"mpiexec", "PMI_SIZE", "PMI_RANK"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
 };
 
-// Absent, or no number of processes: 0.
-int sizeIn(const char *variable) {
+// Absent, or no number: 0.
+int numberIn(const char *variable) {
   const char *text = std::getenv(variable);
   if (!text)
     return 0;
-  int size = 0;
+  int number = 0;
   const char *end = text + std::strlen(text);
-  auto [stop, error] = std::from_chars(text, end, size);
-  return error == std::errc() && stop == end && size > 0 ? size : 0;
+  auto [stop, error] = std::from_chars(text, end, number);
+  return error == std::errc() && stop == end && number > 0 ? number : 0;
 }
 
 // The first that has started processes. srun --mpi=pmi2 says PMI_SIZE too, for all tasks of its step; an mpiexec that srun
@@ -40,13 +44,54 @@ int sizeIn(const char *variable) {
 Started findLauncher() {
   Started found;
   for (Started started : launchers) {
-    started.size = sizeIn(started.variable);
+    started.size = numberIn(started.variable);
     if (started.size > 0 &&
         (found.size == 0 || (found.by == std::string_view("mpiexec") && found.size == started.size)))
       found = started;
   }
   return found;
 }
+
+#if BRAID_HAVE_MPI
+// Calls `stuck` of the watch if it lives longer than the watch's timeout.
+class Waiting {
+public:
+  Waiting(const Started &started, const StartWatch &watch) : started(started), watch(watch) {
+    if (watch.stuck && started.size > 1)
+      watcher = std::thread([this] { wait(); });
+  }
+  ~Waiting() {
+    {
+      std::lock_guard lock(mutex);
+      over = true;
+    }
+    changed.notify_all();
+    if (watcher.joinable())
+      watcher.join();
+  }
+
+private:
+  void wait() {
+    // The first one speaks, whose end is that of all; or, when that is the one that is missing, another.
+    constexpr std::chrono::seconds forTheFirst{5};
+    int rank = numberIn(started.rankVariable);
+    std::unique_lock lock(mutex);
+    auto isOver = [&] { return over; };
+    if (changed.wait_for(lock, watch.timeout, isOver) || (rank > 0 && changed.wait_for(lock, forTheFirst, isOver)))
+      return;
+    watch.stuck(Status::error(ErrorCode::deadlineExceeded,
+                              "rank {} waited {} ms for the other {} that {} started; not all of them came", rank,
+                              watch.timeout.count(), started.size - 1, started.by));
+  }
+
+  const Started &started;
+  const StartWatch &watch;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::thread watcher; // last: it uses the others
+};
+#endif
 
 } // namespace
 
@@ -60,12 +105,16 @@ std::optional<Launcher> parseLauncher(std::string_view name) {
   return std::nullopt;
 }
 
-Expected<std::unique_ptr<Processes>> joinProcesses(Launcher launcher) {
+Expected<std::unique_ptr<Processes>> joinProcesses(Launcher launcher, const StartWatch &watch) {
   Started started = findLauncher();
   if (launcher == Launcher::threads || (launcher == Launcher::automatic && started.size <= 1))
     return std::unique_ptr<Processes>();
 #if BRAID_HAVE_MPI
-  BRAID_ASSIGN(std::unique_ptr<Processes> processes, startMpi(started.by ? started.by : "the launcher"));
+  auto start = [&] {
+    Waiting waiting(started, watch);
+    return startMpi(started.by ? started.by : "the launcher");
+  };
+  BRAID_ASSIGN(std::unique_ptr<Processes> processes, start());
   if (started.size && processes->size() != started.size)
     return Status::error(
         ErrorCode::unsupported,

@@ -5,6 +5,7 @@
 #include "runtime/Communicator.h"
 
 #include <chrono>
+#include <functional>
 
 namespace braid::runtime {
 
@@ -32,8 +33,14 @@ public:
 enum class Launcher : uint8_t { automatic, threads, mpi };
 std::optional<Launcher> parseLauncher(std::string_view name); // auto, threads, mpi
 
+// What ends this process where peers do not come to the start: a library waits for them there and does not return.
+struct StartWatch {
+  std::chrono::milliseconds timeout{0};
+  std::function<void(const Status &)> stuck = nullptr; // from another thread; null: nobody watches
+};
+
 // The processes that this one is one of; null: it was started alone, or its ranks are to be threads (`launcher`). Once
 // per process.
-Expected<std::unique_ptr<Processes>> joinProcesses(Launcher launcher);
+Expected<std::unique_ptr<Processes>> joinProcesses(Launcher launcher, const StartWatch &watch = {});
 
 } // namespace braid::runtime

@@ -226,6 +226,15 @@ def main(program, data):
             code, out, err = run(apart(begin, ["taskset", "-c", sorted(os.sched_getaffinity(0))[0], *begin]))
             check("where cores differ, the threads of the rank with the fewest", code == 0, err)
 
+        # One that does not come to the start, where MPI waits: the other one says so.
+        for late in (0, 1):
+            command = apart(*([["sleep", "100"], [*evaluate, "--timeout=2"]] if late == 0 else [[*evaluate, "--timeout=2"], ["sleep", "100"]]))
+            began = time.monotonic()
+            code, out, err = run(command, seconds=60)
+            seconds = time.monotonic() - began
+            sentence = f"braid-run: error: rank {1 - late} waited 2000 ms for the other 1 that mpirun started; not all of them came"
+            check(f"a rank {late} that does not come ends the run", code not in (0, None) and err.count(sentence) == 1 and seconds < 30, (code, seconds, err))
+
         # A rank that hangs is named, and everything ends; also when it is the one that speaks.
         for hung in (1, 0):
             job = Job(mpirun(2, *train(folder / f"hung{hung}", "--timeout=2", steps=100000)), folder / f"hung{hung}")

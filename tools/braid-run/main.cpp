@@ -64,22 +64,22 @@ static std::unique_ptr<runtime::Processes> processes;
 
 runtime::Expected<runtime::RankOptions> joinRanks(const RankFlags &flags) {
   using namespace runtime;
-  BRAID_ASSIGN(processes, joinProcesses(*parseLauncher(flags.launcher)));
+  RankOptions options;
+  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.timeout * 1000));
+  options.stuck = [](const Status &status) {
+    report(status);
+    std::_Exit(1);
+  };
+  BRAID_ASSIGN(processes, joinProcesses(*parseLauncher(flags.launcher), {options.timeout, options.stuck}));
   if (processes && flags.ranks)
     return Status::error(
         "--ranks={} asks for threads of one process, but {} started {} processes, each of them a rank: "
         "leave --ranks away, or give --launcher=threads",
         *flags.ranks, processes->startedBy(), processes->size());
-  RankOptions options;
   options.ranks = flags.ranks.value_or(1);
   options.threads = flags.threads;
-  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(flags.timeout * 1000));
   options.processes = processes.get();
   options.command = flags.command;
-  options.stuck = [](const Status &status) {
-    report(status);
-    std::_Exit(1);
-  };
   return options;
 }
 
