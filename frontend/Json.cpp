@@ -316,7 +316,13 @@ const Value *Reader::typed(StringRef key, bool (*test)(const Value &), StringRef
   return nullptr;
 }
 
+void Reader::noteDefault(StringRef key, bool isValid, llvm::json::Value value) {
+  if (isValid)
+    errors.defaults.try_emplace(llvm::json::fixUTF8(pathOf(key)), std::move(value));
+}
+
 void Reader::integer(StringRef key, int64_t &value, int64_t least, int64_t most) {
+  noteDefault(key, least <= value && value <= most, value);
   // 48.0 and 4.8e1 are the integer 48.
   auto isInteger = [](const Value &v) {
     return v.kind == Kind::integer || (v.kind == Kind::number && std::trunc(v.number) == v.number);
@@ -341,6 +347,7 @@ void Reader::requireInteger(StringRef key, int64_t &value, int64_t least, int64_
 }
 
 void Reader::number(StringRef key, double &value, double least, double most, bool leastAllowed) {
+  noteDefault(key, (leastAllowed ? least <= value : least < value) && value <= most, value);
   const Value *v = typed(key, [](const Value &v) { return v.isNumber(); }, "a number");
   if (!v)
     return;
@@ -366,6 +373,7 @@ bool Reader::survives(StringRef key, double value, double most, bool zeroAllowed
 }
 
 void Reader::boolean(StringRef key, bool &value) {
+  noteDefault(key, true, value);
   if (const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::boolean; }, "true or false"))
     value = v->boolean;
 }
@@ -386,11 +394,14 @@ bool Reader::isOneOf(StringRef key, const Value &value, llvm::ArrayRef<StringRef
 }
 
 void Reader::choice(StringRef key, std::string &value, llvm::ArrayRef<StringRef> names) {
+  noteDefault(key, llvm::is_contained(names, value), value);
   if (const Value *v = take(key); v && isOneOf(key, *v, names, /*nullable=*/false))
     value = v->string;
 }
 
 void Reader::choice(StringRef key, std::optional<std::string> &value, llvm::ArrayRef<StringRef> names) {
+  noteDefault(key, !value || llvm::is_contained(names, *value),
+              value ? llvm::json::Value(*value) : llvm::json::Value(nullptr));
   const Value *v = take(key);
   if (!v || !isOneOf(key, *v, names, /*nullable=*/true))
     return;

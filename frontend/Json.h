@@ -5,6 +5,9 @@
 #define FRONTEND_JSON_H
 
 #include "frontend/ModelSpec.h"
+
+#include "llvm/Support/JSON.h"
+
 #include <memory>
 
 namespace braid::json {
@@ -45,8 +48,8 @@ void applyOverride(Value &root, const KeyOverride &key);
 /// Joins alternatives: "rms, layer".
 std::string join(llvm::ArrayRef<llvm::StringRef> names);
 
-/// What the readers of one file share: its errors, in which a path finds its line again ("mixers.N.heads" -> 12), and
-/// the type that its numbers end up in.
+/// What the readers of one file share: its errors, in which a path finds its line again ("mixers.N.heads" -> 12), the
+/// type that its numbers end up in, and what keys say that are left out.
 class Errors {
 public:
   Errors(const Value &root, llvm::StringRef filename, DiagnosticFn error)
@@ -56,6 +59,7 @@ public:
   int64_t number() const { return count; }
 
   bool doublePrecision = false; ///< kernels compute in f64, else in f32
+  llvm::json::Object defaults; ///< by path, of keys that were asked for, given or not: "mixers.N.window" -> 0
 
 private:
   const Value &root;
@@ -102,6 +106,8 @@ private:
   const Value *typed(llvm::StringRef key, bool (*test)(const Value &), llvm::StringRef what);
   bool isOneOf(llvm::StringRef key, const Value &value, llvm::ArrayRef<llvm::StringRef> names, bool nullable);
   bool survives(llvm::StringRef key, double value, double most, bool zeroAllowed);
+  /// Before the key is read. What no file could say stands for something else (0: follows from other keys) and is not noted.
+  void noteDefault(llvm::StringRef key, bool isValid, llvm::json::Value value);
 
   const Value &object;
   std::string path;

@@ -294,6 +294,7 @@ DictionaryAttr ModelBuilder::metadata() {
   std::vector<std::pair<StringRef, std::string>> entries = {
       {"model_name", spec.name},
       {"model_json", spec.source},
+      {"model_defaults", spec.defaults},
       {"vocab_size", std::to_string(spec.vocabSize)},
       {"dtype", spec.dtype},
       {"batch", std::to_string(t.batch)},

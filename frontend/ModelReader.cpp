@@ -32,6 +32,18 @@ static std::vector<StringRef> activationNames() {
   return names;
 }
 
+/// The object at `key`, where one that is left out says what an empty one does; noted as the default.
+static const Value &objectOrEmpty(Reader &parent, StringRef key, Errors &errors) {
+  static const Value empty = [] {
+    Value object;
+    object.kind = Kind::object;
+    return object;
+  }();
+  errors.defaults.try_emplace(llvm::json::fixUTF8(parent.pathOf(key)), llvm::json::Object());
+  const Value *object = parent.objectAt(key);
+  return object ? *object : empty;
+}
+
 /// Whether it is null.
 static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
   bool off = false;
@@ -395,16 +407,14 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
 
 /// capacity_factor, and what it gives a meaning to.
 static void readCapacity(Reader &r, MoeSpec &spec) {
-  if (r.has("capacity_factor")) {
-    double factor = 1.0;
-    r.number("capacity_factor", factor, 0.0, 1e6, /*leastAllowed=*/false);
+  double factor = 0; // none
+  r.number("capacity_factor", factor, 0.0, 1e6, /*leastAllowed=*/false);
+  if (r.has("capacity_factor"))
     spec.capacityFactor = factor;
-  }
   r.choice("capacity_rule", spec.capacityRule, {"megatron", "switch", "megablocks", "tutel"});
   r.choice("drop_policy", spec.dropPolicy, {"token", "slot", "score", "bpr", "random", "device"});
   r.boolean("padded_slots", spec.paddedSlots);
   r.boolean("renormalize", spec.renormalize);
-  r.take("capacity_factor");
   for (StringRef key : {"capacity_rule", "drop_policy", "padded_slots", "renormalize"})
     if (!spec.capacityFactor && r.has(key))
       r.error(key, "changes nothing without capacity_factor; valid: together with a capacity_factor above 0");
@@ -442,8 +452,8 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
   r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
   r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
   r.choice("activation", spec.activation, activationNames());
-  if (const Value *router = r.objectAt("router")) {
-    Reader s(*router, r.pathOf("router"), errors);
+  {
+    Reader s(objectOrEmpty(r, "router", errors), r.pathOf("router"), errors);
     s.boolean("normalize", spec.router.normalize);
     s.number("balance_loss", spec.router.balanceLoss, 0.0, 1e3);
     s.number("z_loss", spec.router.zLoss, 0.0, 1e3);
@@ -593,9 +603,9 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   r.integer("decode_batch", spec.decodeBatch, 1, maxDecodeBatch);
   r.boolean("tie_embeddings", spec.tieEmbeddings);
 
-  if (const Value *norm = r.objectAt("norm")) {
+  {
     std::string kind = "rms";
-    Reader n(*norm, "norm", errors);
+    Reader n(objectOrEmpty(r, "norm", errors), "norm", errors);
     n.choice("kind", kind, {"rms", "layer"});
     n.number("eps", spec.norm.eps, 0.0, 1.0, /*leastAllowed=*/false);
     spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
@@ -605,8 +615,8 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   spec.normPlacement = placement == "pre"    ? NormPlacement::pre
                        : placement == "post" ? NormPlacement::post
                                              : NormPlacement::sandwich;
-  if (const Value *residual = r.objectAt("residual")) {
-    Reader s(*residual, "residual", errors);
+  {
+    Reader s(objectOrEmpty(r, "residual", errors), "residual", errors);
     s.choice("from", spec.residual.from, {"input", "normed"});
     readScale(s, spec.residual, spec.numLayers);
   }
@@ -689,6 +699,7 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
   ModelSpec spec;
   spec.source = text.str();
   readModel(*root, spec, errors);
+  spec.defaults = llvm::formatv("{0}", llvm::json::Value(std::move(errors.defaults))).str();
   // Relations between keys mean something only once every key does.
   if (!errors.any())
     (void)checkModelSpec(spec,

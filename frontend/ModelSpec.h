@@ -237,6 +237,7 @@ struct ModelSpec {
   TrainSpec train;
   ScheduleSpec schedule;
   std::string source; ///< the text it was read from, kept in the program file
+  std::string defaults; ///< what keys of it say that are left out, {"mixers.N.window":0,..}; kept there too
 
   /// d_model relative to init.base_width (1 without one).
   double widthRatio() const {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace braid::runtime {
 
@@ -48,8 +49,10 @@ bool isEquation(const std::string &path) {
          (path.ends_with(".state") || path.ends_with(".output") || path.find(".inputs.") != std::string::npos);
 }
 
-// Every value that is no object, by its path.
-void flatten(const Json &json, const std::string &path, std::map<std::string, Json> &values) {
+// Every value that is no object, by its path; `objects`: the paths of those that are.
+void flatten(const Json &json, const std::string &path, std::map<std::string, Json> &values,
+             std::set<std::string> &objects) {
+  objects.insert(path);
   for (const auto &[key, value] : json.items()) {
     bool begins = path.ends_with(".parameters.")
                       ? !value.is_object()
@@ -57,7 +60,7 @@ void flatten(const Json &json, const std::string &path, std::map<std::string, Js
     if (begins || (path.empty() ? contains(modelKeys, key) : contains(mixerKeys, key)))
       continue;
     if (value.is_object())
-      flatten(value, path + key + ".", values);
+      flatten(value, path + key + ".", values, objects);
     else
       values.emplace(path + key, value);
   }
@@ -72,6 +75,7 @@ bool isSame(const std::string &path, const Json &a, const Json &b) {
 struct Description {
   // By path, in which a kind of layer is "@" and the first one of that kind.
   std::map<std::string, Json> values;
+  std::set<std::string> objects; // "", "mixers.", "mixers.@0."
   // Such beginnings of paths as the file has them: "mixers.@0." is "mixers.N.".
   std::map<std::string, std::string> shown;
   // Values that are not the file's, as the file has them: "layer_pattern" is "\"NM\"".
@@ -111,23 +115,64 @@ void nameByLayers(Json &json, const char *patternKey, const char *kindsKey, Desc
   json[patternKey] = std::move(all);
 }
 
-std::optional<Description> describe(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+Json parse(std::string_view text) {
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+}
+
+std::optional<Description> describe(Json json) {
   if (!json.is_object())
     return std::nullopt;
   Description description;
   nameByLayers(json, "layer_pattern", "mixers", description);
   nameByLayers(json, "ffn_pattern", "ffns", description);
-  flatten(json, "", description.values);
+  flatten(json, "", description.values, description.objects);
   return description;
 }
+
+// By path, with layers named as those of the model. An object that says, left out, what an empty one does has the key
+// `emptyKey`.
+constexpr const char *emptyKey = "{}";
+std::map<std::string, Json> defaultsOf(const Json &model, std::string_view text) {
+  Json all = parse(text), named = Json::object();
+  if (!all.is_object() || !model.is_object())
+    return {};
+  static constexpr std::array naming = {"num_layers", "layer_pattern", "ffn_pattern"};
+  for (const auto &[path, value] : all.items()) {
+    if (contains(naming, path))
+      continue;
+    Json *at = &named;
+    std::string_view rest = path;
+    for (size_t dot; at->is_object() && (dot = rest.find('.')) != rest.npos; rest.remove_prefix(dot + 1)) {
+      Json &next = (*at)[std::string(rest.substr(0, dot))];
+      at = &(next.is_null() ? next = Json::object() : next);
+    }
+    if (at->is_object() && value.is_object())
+      (*at)[std::string(rest)][emptyKey] = true;
+    else if (at->is_object())
+      (*at)[std::string(rest)] = value;
+  }
+  for (const char *key : naming)
+    if (auto given = model.find(key); given != model.end())
+      named[key] = *given;
+  auto description = describe(std::move(named));
+  for (const char *key : naming)
+    description->values.erase(key);
+  return std::move(description->values);
+}
+
+// "mixers.@0." of "mixers.@0.window".
+std::string objectOf(const std::string &path) {
+  size_t dot = path.rfind('.');
+  return dot == path.npos ? "" : path.substr(0, dot + 1);
+}
+
+std::string asText(const Json &value) { return value.dump(-1, ' ', true, Json::error_handler_t::replace); }
 
 std::string valueText(const Description &description, const std::string &path) {
   if (auto found = description.asFile.find(path); found != description.asFile.end())
     return found->second;
   auto found = description.values.find(path);
-  return found == description.values.end() ? "not given"
-                                           : found->second.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return found == description.values.end() ? "not given" : asText(found->second);
 }
 
 std::string pathText(const Description &description, const std::string &path) {
@@ -139,19 +184,34 @@ std::string pathText(const Description &description, const std::string &path) {
 
 } // namespace
 
-ModelDifference compareModels(std::string_view there, std::string_view here) {
-  auto saved = describe(there), own = describe(here);
+ModelDifference compareModels(std::string_view there, std::string_view here, std::string_view defaultsText) {
+  Json ownJson = parse(here);
+  std::map<std::string, Json> defaults = defaultsOf(ownJson, defaultsText);
+  auto saved = describe(parse(there)), own = describe(std::move(ownJson));
   if (!saved || !own)
     return {};
   std::map<std::string, Json> all = saved->values;
   all.insert(own->values.begin(), own->values.end());
+  // What it says that a key is left out; null: that is not known, or the whole object is and may say another thing then
+  // than an empty one.
+  auto leftOut = [&](const Description &of, const std::string &path) -> const Json * {
+    auto found = defaults.find(path);
+    std::string object = objectOf(path);
+    bool asEmpty = of.objects.contains(object) || defaults.contains(object + emptyKey);
+    return found != defaults.end() && asEmpty ? &found->second : nullptr;
+  };
   // What both say comes first: that one of them computes something else is certain.
   std::vector<std::string> differ, missing;
   for (const auto &[path, value] : all) {
     auto a = saved->values.find(path), b = own->values.find(path);
-    if (a == saved->values.end() || b == own->values.end())
-      missing.push_back(path);
-    else if (!isSame(path, a->second, b->second) && valueText(*saved, path) != valueText(*own, path))
+    bool isHere = b != own->values.end();
+    if (a == saved->values.end() || !isHere) {
+      const Json *other = leftOut(isHere ? *saved : *own, path);
+      if (!other)
+        missing.push_back(path);
+      else if (!isSame(path, value, *other))
+        differ.push_back(path);
+    } else if (!isSame(path, a->second, b->second) && valueText(*saved, path) != valueText(*own, path))
       differ.push_back(path);
   }
   ModelDifference difference{"", !differ.empty()};
@@ -159,9 +219,13 @@ ModelDifference compareModels(std::string_view there, std::string_view here) {
   constexpr size_t most = 3;
   for (size_t i = 0; i < std::min(differ.size(), most); ++i) {
     const std::string &path = differ[i];
-    difference.words += fmt::format("{}{}: {} there, {} here", i == 0 ? "" : "; ",
-                                    pathText(own->values.contains(path) ? *own : *saved, path), valueText(*saved, path),
-                                    valueText(*own, path));
+    auto shown = [&](const Description &description) {
+      const Json *value = description.values.contains(path) ? nullptr : leftOut(description, path);
+      return valueText(description, path) + (value ? " (" + asText(*value) + ")" : "");
+    };
+    difference.words +=
+        fmt::format("{}{}: {} there, {} here", i == 0 ? "" : "; ",
+                    pathText(own->values.contains(path) ? *own : *saved, path), shown(*saved), shown(*own));
   }
   if (differ.size() > most)
     difference.words += "; ..";
@@ -171,7 +235,8 @@ ModelDifference compareModels(std::string_view there, std::string_view here) {
 Expected<std::string> remarkOtherModel(const Program &program, const std::string &checkpoint) {
   BRAID_ASSIGN(std::string directory, resolveCheckpoint(checkpoint));
   BRAID_ASSIGN(CheckpointIndex index, readIndex(directory));
-  ModelDifference difference = compareModels(index.modelJson, program.metadata("model_json").value_or(""));
+  ModelDifference difference = compareModels(index.modelJson, program.metadata("model_json").value_or(""),
+                                             program.metadata("model_defaults").value_or(""));
   if (difference.words.empty())
     return std::string();
   if (difference.certain)

@@ -8,13 +8,14 @@ namespace braid::runtime {
 
 struct ModelDifference {
   std::string words;    // "mixers.N.window: 64 there, not given here; .."; empty: there is none
-  bool certain = false; // some key is given in both; else what one of them gives may be the default
+  bool certain = false; // of some key it is known what both say; else what one of them gives may be the default
 };
 
 // Where two descriptions (JSON with comments) say otherwise, in keys that change what given weights compute; nowhere
 // if one of them is no description. `train`, `schedule`, `init`, names, letters of layers, types and lengths do not
-// count.
-ModelDifference compareModels(std::string_view there, std::string_view here);
+// count. `defaults`: what keys of `here` say that are left out, as the frontend has read it (metadata model_defaults); of
+// other objects than there are in both it says nothing.
+ModelDifference compareModels(std::string_view there, std::string_view here, std::string_view defaults = "");
 
 // A sentence about a checkpoint whose description differs from the program's; empty: it does not. Reads index.json
 // alone.

@@ -557,5 +557,35 @@ TEST(ModelDifferences, LayersByWhatTheyAre) {
             "layer_pattern: \"X\" there, 3 here; num_layers: 2 there, 0 here");
 }
 
+// What the frontend took for keys that are left out says what they are; another object that is left out may be another thing.
+TEST(ModelDifferences, LeftOutKeysHaveTheirDefaults) {
+  const char *defaults =
+      R"({"mixers.A.window": 0, "mixers.A.rope.theta": 10000, "mixers.B.window": 8, "norm": {}, "norm.eps": 1e-6, "name": "model"})";
+  auto words = [&](const char *there, const char *here) {
+    ModelDifference difference = compareModels(there, here, defaults);
+    return (difference.certain ? "" : "?") + difference.words;
+  };
+  const char *here = R"({"num_layers": 2, "layer_pattern": "AB", "mixers": {"A": {"rope": {}}, "B": {"window": 16}}})";
+  auto there = [](const std::string &first, const std::string &second, const std::string &rest = "") {
+    return R"({"num_layers": 2, "layer_pattern": "XY", "mixers": {"X": {)" + first + R"(}, "Y": {)" + second + "}}" +
+           rest + "}";
+  };
+  EXPECT_EQ(words(there(R"("window": 0, "rope": {"theta": 10000.0})", R"("window": 16)").c_str(), here), "?");
+  EXPECT_EQ(words(there(R"("rope": {})", R"("window": 16)", R"(, "norm": {"eps": 0.000001})").c_str(), here), "?");
+  EXPECT_EQ(words(there(R"("window": 4)", R"("window": 16)").c_str(), here),
+            "mixers.X.window: 4 there, not given (0) here");
+  EXPECT_EQ(words(there("", "", R"(, "norm": {"eps": 1e-5})").c_str(), here),
+            "mixers.B.window: not given (8) there, 16 here; norm.eps: 1e-05 there, not given (1e-06) here");
+  EXPECT_EQ(
+      words(
+          there("", R"("window": 16)").c_str(),
+          R"({"num_layers": 2, "layer_pattern": "AB", "mixers": {"A": {"rope": {"theta": 10000}}, "B": {"window": 16}}})"),
+      "?mixers.A.rope.theta: not given there, 10000 here");
+  EXPECT_EQ(words(there(R"("heads": 2)", R"("window": 16)").c_str(), here), "?mixers.X.heads: 2 there, not given here");
+  EXPECT_EQ(words(there("", R"("window": 16)").c_str(),
+                  R"({"num_layers": 2, "layer_pattern": "AB", "mixers": {"A": {}, "B": {}}, "norm": {"eps": 1e-6}})"),
+            "mixers.Y.window: 16 there, not given (8) here");
+}
+
 } // namespace
 } // namespace braid::runtime::test
