@@ -93,12 +93,11 @@ int main(int argc, char **argv) {
                  "x86-64-v4,avx512bf16 (default native)")
       ->check(whyNot<CpuTarget>)
       ->type_name("CPU");
-  oneOf(app.add_option("--opt-level", options.optLevel,
-                       "machine code of CPUs: 2 (optimised) or 0 (made in a quarter of the time, which runs slower) "
-                       "(default: $BRAID_OPT_LEVEL, else 2)"),
-        {"0", "2"})
-      ->envname("BRAID_OPT_LEVEL")
-      ->type_name("N");
+  CLI::Option *level =
+      app.add_option("--opt-level", options.optLevel,
+                     "machine code of CPUs: 2 (optimised) or 0 (made in a quarter of the time, which runs slower) "
+                     "(default: $BRAID_OPT_LEVEL, else 2)");
+  orVariable(app, oneOf(level, {"0", "2"}), "BRAID_OPT_LEVEL")->type_name("N");
   oneOf(app.add_option("--dtype", options.dtype,
                        "matrices and activations, instead of the model's dtype: f32, bf16 or f64"),
         {"f32", "bf16", "f64"})
@@ -161,7 +160,7 @@ int main(int argc, char **argv) {
   CLI::Option *cache = app.add_option("--kernel-cache", options.kernelCache,
                                       "take machine code of kernels from DIR where it was compiled before, and keep "
                                       "it there (default: $BRAID_KERNEL_CACHE, else none)");
-  orVariable(notEmpty(cache), "BRAID_KERNEL_CACHE")->type_name("DIR");
+  orVariable(app, notEmpty(cache), "BRAID_KERNEL_CACHE")->type_name("DIR");
   app.add_flag("--explain", options.explain, "what every command does, planned memory, compile time");
   return runTool(app, argc, argv, [&] {
     if (std::string warning = tune::staleWarning(job.input, options); !warning.empty())

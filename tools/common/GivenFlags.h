@@ -12,9 +12,15 @@ namespace braid {
 
 /// What a variable of the environment says is what holds without the flag. It is not given then: other commands read the variable too, which asks
 /// none of them for anything. CLI11's envname() would count as a flag of the command line, whatever that has.
-inline CLI::Option *orVariable(CLI::Option *option, const char *name) {
-  if (const char *value = std::getenv(name); value && *value)
+inline CLI::Option *orVariable(CLI::App &app, CLI::Option *option, const char *name) {
+  const char *value = std::getenv(name);
+  if (!value || !*value)
+    return option;
+  try {
     option->default_val(value);
+  } catch (const CLI::ParseError &error) { // said as of the command line
+    app.preparse_callback([words = std::string(error.what()), name](size_t) { throw CLI::ValidationError(name, words); });
+  }
   return option;
 }
 
