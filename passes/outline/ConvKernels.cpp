@@ -136,6 +136,8 @@ struct Conv {
   Var documentRows(Var documents, Var b, Var first, int64_t count) {
     return k.load(documents, {b, first}, {count}, {.limit = k.size(documents, 1)});
   }
+  /// Of a token that exists: nothing is compared, and what several taps ask of one token is read once.
+  Var documentRow(Var documents, Var b, Var t) { return k.load(documents, {b, t}, {1}); }
   /// Weights of the taps: K tiles [columns]; with them what formulas behind read of features.
   Vars weights(Var weight, Var column, int64_t columns) {
     Var all = transpose(cast(k.load(weight, {column, 0}, {columns, shape.taps}), shape.compute));
@@ -189,11 +191,12 @@ struct Conv {
     }
     return before;
   }
-  /// The sums of taps of `count` tokens from t on, from the inputs of t, t - 1, ..
-  Var taps(ArrayRef<Var> inputs, ArrayRef<Var> w, Var document, Var t, int64_t count) {
+  /// The sums of taps of `count` tokens from t on, from the inputs of t, t - 1, .. `padded`: whether one may be padding; else its own input is in its document.
+  Var taps(ArrayRef<Var> inputs, ArrayRef<Var> w, Var document, Var t, int64_t count, bool padded = true) {
     Var out;
     for (int64_t s = shape.halo(); s >= 0; --s) {
-      Var term = inDocument(inputs[s], document, t - static_cast<double>(s)) * expand(w[shape.halo() - s], 0, count);
+      Var input = s > 0 || padded ? inDocument(inputs[s], document, t - static_cast<double>(s)) : inputs[s];
+      Var term = input * expand(w[shape.halo() - s], 0, count);
       out = out ? out + term : term;
     }
     return out;
@@ -264,7 +267,7 @@ bool writeForwardWalk(KernelBuilder &k, const ConvShape &shape, const End *end) 
   k.loop(first, last, 1, conv.window(x, tail, b, first, column, F), [&](Var t, ArrayRef<Var> now) {
     Vars inputs = {conv.inner(x, b, t, column, 1, F)};
     llvm::append_range(inputs, now);
-    Var out = conv.taps(inputs, w, conv.documentRows(documents, b, t, 1), t, 1);
+    Var out = conv.taps(inputs, w, conv.documentRow(documents, b, t), t, 1);
     k.store(cast(conv.ended(out), shape.token), y, {b, t, column});
     inputs.pop_back();
     return inputs;
@@ -398,7 +401,7 @@ void ConvGrad::writeWalk() {
     if (end) {
       next = {row(x, at)};
       llvm::append_range(next, now.take_front(halo));
-      cotangent = ended(taps(next, w, documentRows(starts, b, at, 1), t, 1), cotangent);
+      cotangent = ended(taps(next, w, documentRow(starts, b, at), t, 1, /*padded=*/atEnd), cotangent);
       next.truncate(halo);
     }
     next.push_back(atEnd ? select(lt(t, all), cotangent, 0.0) : cotangent);
@@ -416,7 +419,9 @@ void ConvGrad::writeWalk() {
       Var source = end && halo > 0 ? now[halo - 1] : row(x, u), own = next.back();
       for (int64_t j = 0; j < shape.taps; ++j) {
         Var to = u + static_cast<double>(halo - j);
-        Var d = inDocument(next[inputs + j], documentRows(starts, b, atEnd ? min(to, all - 1.0) : to, 1), u);
+        Var d = next[inputs + j];
+        if (j < halo)
+          d = inDocument(d, documentRow(starts, b, atEnd ? min(to, all - 1.0) : to), u);
         Var term = d * expand(w[j], 0, 1);
         out = out ? out + term : term;
         sums.push_back(now[inputs + halo + j] + d * source);
