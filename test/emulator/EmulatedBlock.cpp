@@ -85,8 +85,7 @@ static float fromBf16(uint32_t bits) {
 }
 
 Block &theBlock() {
-  // Kernels ask with each access: a place that is known when the library is loaded.
-  [[gnu::tls_model("initial-exec")]] thread_local constinit Block *known = nullptr;
+  thread_local constinit Block *known = nullptr; // kernels ask with each access
   if (!known) {
     thread_local Block block;
     known = &block;
