@@ -64,7 +64,8 @@ static CLI::Option *addOptions(CLI::App &app, Options &options) {
   CLI::Option *cpu =
       app.add_option("--cpu", compile.cpu, "as braid-compile; with --predict-only x86-64-v3 if not given");
   notEmpty(cpu)->type_name("CPU");
-  orVariable(app, notEmpty(app.add_option("--kernel-cache", compile.kernelCache, "as braid-compile")), "BRAID_KERNEL_CACHE")
+  orVariable(app, notEmpty(app.add_option("--kernel-cache", compile.kernelCache, "as braid-compile")),
+             "BRAID_KERNEL_CACHE")
       ->type_name("DIR");
   integerIn(app.add_option("--steps", options.steps, "training steps of a measurement, the first is not timed (6)"), 2,
             10000);

@@ -19,7 +19,8 @@ inline CLI::Option *orVariable(CLI::App &app, CLI::Option *option, const char *n
   try {
     option->default_val(value);
   } catch (const CLI::ParseError &error) { // said as of the command line
-    app.preparse_callback([words = std::string(error.what()), name](size_t) { throw CLI::ValidationError(name, words); });
+    app.preparse_callback(
+        [words = std::string(error.what()), name](size_t) { throw CLI::ValidationError(name, words); });
   }
   return option;
 }

@@ -115,14 +115,13 @@ static std::unique_ptr<llvm::TargetMachine> makeMachine(const CpuTarget &target,
     features += (features.empty() ? "+" : ",+") + feature;
   llvm::TargetOptions options;
   // a*b+c may become one fma, where nobody decides by other things than the equation what stands together; nothing is
-  // reassociated.
-  options.AllowFPOpFusion = roundsEach ? llvm::FPOpFusion::Strict : llvm::FPOpFusion::Fast;
+  // reassociated. Without the optimizer it would depend on what stands around it, in two kernels differently.
+  options.AllowFPOpFusion = roundsEach || !isOptimized(target) ? llvm::FPOpFusion::Strict : llvm::FPOpFusion::Fast;
   const char *cpu = target.has("avx512f") ? "x86-64-v4" : target.has("avx2") ? "x86-64-v3" : "x86-64";
   auto level = isOptimized(target) ? llvm::CodeGenOptLevel::Default : llvm::CodeGenOptLevel::None;
   std::unique_ptr<llvm::TargetMachine> machine(
       found->createTargetMachine(triple, cpu, features, options, llvm::Reloc::PIC_, std::nullopt, level));
-  // The instruction selector of level None gives up where it meets vectors, block by block: then a*b+c would be one fma in
-  // some kernels and two instructions in others, and kernels of two shapes would not compute the same bits.
+  // The fast instruction selector, which level None would take, gives up in most blocks of vectors and is slower then.
   machine->setFastISel(false);
   machine->setO0WantsFastISel(false);
   return machine;
