@@ -142,15 +142,6 @@ Status run(Options &options) {
   return result.progressError ? writeError("standard error", result.progressError) : Status::success();
 }
 
-// After more steps than there are is never. Where the program says how many, the training does (Trainer.cpp).
-void checkIntervals(const TrainOptions &train) {
-  for (auto [flag, every] : {std::pair("--save-every", train.saveEvery), {"--eval-every", train.evalEvery}})
-    if (train.steps && every > *train.steps)
-      throw CLI::ValidationError(flag, fmt::format("{} is more than --steps={}, at whose end it is done anyway; valid: "
-                                                   "1 to {}",
-                                                   every, *train.steps, *train.steps));
-}
-
 } // namespace
 
 Action addTrain(CLI::App &command) {
@@ -235,7 +226,6 @@ Action addTrain(CLI::App &command) {
             1, maxTrainSteps)
       ->needs(heldout);
   addRankOptions(command, options->ranks);
-  command.callback([options] { checkIntervals(options->train); });
   return [options] { return run(*options); };
 }
 
