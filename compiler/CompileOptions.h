@@ -30,7 +30,7 @@ struct CompileOptions {
   std::string expertWeights = "combine"; ///< target cuda, training: where rows of experts are weighted: where they are
   ///< combined, or as rows before their last product
   std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4; then features to add: "x86-64-v4,avx512bf16"
-  int optLevel = 2; ///< target cpu: of machine code; 0: made in a quarter of the time, and slower
+  int optLevel = 2; ///< target cpu: of machine code; 0: made in a quarter of the time, and half as fast
   std::optional<int64_t> batch; ///< instead of the model's train.batch
   std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len
   std::optional<int64_t> decodeBatch; ///< instead of the model's decode_batch

@@ -160,9 +160,9 @@ static std::string whyNoRows(ModuleOp module, const CompileOptions &options) {
   otherwise.attention = "boxes";
   // Products have kernels with boxes too, the same ones.
   auto inBoxes = [](func::FuncOp kernel) { return kernel->hasAttr(tile::kBoxesAttr); };
-  return kernelsWith(module, otherwise, inBoxes) == kernelsWith(module, options, inBoxes)
-             ? "tiles come in boxes only where heads have 64 to 128 numbers and rows are enough for 128 programs, or a "
-               "scan's keys 64 and more; here they come by rows"
+  std::optional<int64_t> without = kernelsWith(module, otherwise, inBoxes);
+  return without && without == kernelsWith(module, options, inBoxes)
+             ? "tiles come by rows anyway, for heads, keys or rows are too few for boxes"
              : "";
 }
 

@@ -22,7 +22,7 @@ struct CpuTarget {
   std::string name; ///< native, x86-64-v3 or x86-64-v4, and features added to it
   std::vector<std::string> features; ///< what the code may use beyond x86-64: the loader checks them
   std::optional<BlockLimits> emulated; ///< kernels are those of a GPU, the threads of a block emulated
-  bool optimized = true; ///< false: code that runs slower and is made in a quarter of the time
+  bool optimized = true; ///< false: code that runs half as fast and is made in a quarter of the time
 
   /// "native": the highest level whose bits this machine has, plus its bfloat16 and dot product instructions.
   /// "x86-64-v4,avx512bf16": a level and features to add, whatever this machine has.
