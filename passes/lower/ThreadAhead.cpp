@@ -328,7 +328,14 @@ void ThreadLowering::finishAhead(const Ahead &ahead) {
 }
 
 void ThreadLowering::beforeLoop(scf::ForOp op) {
-  if (beginTiles(op) || beginBoxes(op))
+  if (beginTiles(op)) {
+    for (const auto &[sum, pipe] : pipelines)
+      if (pipe->inBulk() && (op == pipe->tiles || op == pipe->groups))
+        for (Value bound : {op.getLowerBound(), op.getUpperBound()})
+          scalars.map(bound, alike(scalars.lookup(bound)));
+    return;
+  }
+  if (beginBoxes(op))
     return;
   std::shared_ptr<const Ahead> ahead = loadsAhead(op);
   if (!ahead)

@@ -207,11 +207,13 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
     meetInCluster(b, loc);
   else
     gpu::BarrierOp::create(b, loc);
+  warp = alike(warp);
   Value copies = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, warp, constant(threads / kWarp));
   pipe.roles = scf::IfOp::create(b, loc, copies, /*withElseRegion=*/true);
   b.setInsertionPoint(pipe.roles.thenBlock()->getTerminator());
   copyInBulk(pipe);
   b.setInsertionPoint(pipe.roles.elseBlock()->getTerminator());
+  pipe.count = alike(pipe.count);
 }
 
 /// Tiles are independent of each other and no thread reads what another wrote, so nobody waits for the whole block, which the warp that copies would

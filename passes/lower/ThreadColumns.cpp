@@ -346,6 +346,17 @@ Value ThreadLowering::laneOf(Value value, Value from) {
   return gpu::ShuffleOp::create(b, loc, value, from, width, gpu::ShuffleMode::IDX).getShuffleResult();
 }
 
+/// What is the same in all lanes of a warp, such that the assembler knows it: it has registers and instructions for that, in which descriptions of operands have to
+/// be. Of 32 bits, by all lanes.
+Value ThreadLowering::alike(Value v) {
+  if (getConstantIntValue(v))
+    return v;
+  if (!isa<IndexType>(v.getType()))
+    return laneOf(v, constant(0));
+  Value narrow = arith::IndexCastOp::create(b, loc, b.getI32Type(), v);
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), laneOf(narrow, constant(0)));
+}
+
 /// Running sums along rows: of eight rows in three steps, then of all before those.
 SmallVector<Value> ThreadLowering::addUpColumns(tile::CumsumOp op) {
   SmallVector<Value> values = ownedOf(op.getSource(), false), sums(values.size());

@@ -270,6 +270,7 @@ private:
   void computeColumns(Operation *op);
   bool lowerInColumns(Operation *op);
   Value laneOf(Value value, Value from);
+  Value alike(Value v);
 
   // ThreadRows.cpp
   void planRows();
@@ -349,7 +350,8 @@ private:
   void storeBlocks(const LoopSums &held, tile::StoreOp store);
   void overSums(const Elements &elements, const LoopSums &held, function_ref<Value(Value row)> guard, Body body);
   std::optional<Product> productOf(scf::ForOp op);
-  Value describePanel(Value address, int64_t blockBytes);
+  Value unitsOf(Value address);
+  Value describePanel(Value units, int64_t blockBytes, int64_t further = 0);
   SmallVector<Value> multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums);
   Value partOf(const Product &p);
   Value placeOf(const Product &p);

@@ -294,7 +294,7 @@ void ThreadLowering::countThreadsAnew(Pipeline &pipe) {
   Value none = arith::ShRUIOp::create(b, loc, pipe.turn, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(16)));
   thread = add(thread, arith::IndexCastUIOp::create(b, loc, b.getIndexType(), none));
   lane = remainder(thread, kWarp);
-  warp = divide(thread, kWarp);
+  warp = alike(divide(thread, kWarp));
 }
 
 /// What is known of the rows of a tile is asked for before its products, or all warps would wait for it behind them.
@@ -396,13 +396,25 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       Value start = add(base, mul(stage, constant(p.stageBytes)));
       return {add(start, p.left.offset), add(start, p.right.offset)};
     };
+    // As wgmma counts, in 32 bits.
+    auto described = [&](Value stage) -> std::pair<Value, Value> {
+      Value bytes = arith::MulIOp::create(
+          b, loc, narrow(stage),
+          arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(p.stageBytes / 16))));
+      Value start = arith::AddIOp::create(b, loc, unitsOf(base), bytes);
+      auto further = [&](int64_t offset) -> Value {
+        return arith::AddIOp::create(
+            b, loc, start, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(offset / 16))));
+      };
+      return {further(p.left.offset), further(p.right.offset)};
+    };
     // Zeros need no registers to be cleared where the first step's products write their sums.
     bool apart = pipe->inBulk() && areZeros(sums);
     // Behind the last step of a tile its own products are awaited, and its stage is left.
     auto inBulk = [&](Value step, ValueRange now) {
       SmallVector<Value> reads(now);
       reads[0] = wide(now[0]), reads[1] = wide(now[1]);
-      SmallVector<Value> next = multiplyInBulk(*pipe, reads, panels(reads[0]));
+      SmallVector<Value> next = multiplyInBulk(*pipe, reads, described(reads[0]));
       Value further = apart ? Value() : arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, step, constant(0));
       if (step)
         onlyIf(further, [&] { leaveStage(*pipe, reads[0]); });
@@ -417,7 +429,7 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
         NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
                                    NVVM::SharedSpaceAttr::get(b.getContext(), NVVM::SharedSpace::shared_cta));
       gpu::BarrierOp::create(b, loc);
-      auto [left, right] = panels(now[0]);
+      auto [left, right] = p.wgmma ? described(now[0]) : panels(now[0]);
       SmallVector<Value> products;
       if (p.wgmma)
         products = multiplyByGroups(p, left, right, now.drop_front(others));

@@ -149,16 +149,21 @@ static Type registersOf(OpBuilder &b, int64_t count) {
   return LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(count, b.getF32Type()));
 }
 
+/// Where an address lies as descriptions count: in units of 16 bytes, from where shared memory begins.
+Value ThreadLowering::unitsOf(Value address) {
+  auto number = [&](int32_t value) { return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(value)); };
+  Value low = arith::IndexCastOp::create(b, loc, b.getI32Type(), address);
+  return arith::ShRUIOp::create(b, loc, arith::AndIOp::create(b, loc, low, number(0x3ffff)), number(4));
+}
+
 /// `panel` as wgmma reads it: bits 0-13 where it begins, 16-29 from one block of 64 along m or n to the next (MN-major), 32-45 from eight rows to the next, all
-/// in units of 16 bytes; 62-63: swizzle of 128 bytes.
-Value ThreadLowering::describePanel(Value address, int64_t blockBytes) {
-  Type i64 = b.getI64Type();
-  auto number = [&](int64_t value) { return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value)); };
-  Value start = arith::IndexCastOp::create(b, loc, i64, address);
-  start = arith::ShRUIOp::create(b, loc, arith::AndIOp::create(b, loc, start, number(0x3ffff)), number(4));
-  auto layout = static_cast<int64_t>(uint64_t(1) << 62 | static_cast<uint64_t>(kPatternBytes / 16) << 32 |
-                                     static_cast<uint64_t>(blockBytes / 16) << 16);
-  return arith::OrIOp::create(b, loc, start, number(layout));
+/// in units of 16 bytes; 62-63: swizzle of 128 bytes. The upper 32 bits are the same of all, so places are computed in the lower ones: `further` bytes behind `units`.
+Value ThreadLowering::describePanel(Value units, int64_t blockBytes, int64_t further) {
+  auto low = static_cast<int32_t>((blockBytes / 16) << 16 | further / 16);
+  uint64_t high = uint64_t(1) << 62 | static_cast<uint64_t>(kPatternBytes / 16) << 32;
+  Value place = arith::AddIOp::create(b, loc, units, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(low)));
+  return arith::OrIOp::create(b, loc, arith::ExtUIOp::create(b, loc, b.getI64Type(), place),
+                              arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(static_cast<int64_t>(high))));
 }
 
 /// Registers that the first product writes without reading them. Each is written here, or the assembler would keep it from one iteration for the next: it
@@ -224,28 +229,31 @@ Value ThreadLowering::multiplyByGroup(Value left, bool leftAlongK, Value right, 
                                        /*satfinite=*/nullptr);
 }
 
-/// One step of the loop by wgmma, not waited for.
+/// One step of the loop by wgmma, not waited for. `left`, `right`: where the stage's panels begin (unitsOf).
 SmallVector<Value> ThreadLowering::multiplyByGroups(const Product &p, Value left, Value right, ValueRange sums) {
   Value group = divide(warp, 4), down = divide(group, p.across), beside = remainder(group, p.across);
-  auto inside = [&](const Panel &panel, Value first, int64_t step, int64_t further) -> Value {
-    // `first + further` along m or n, `step` along k.
-    Value unit = mul(first, constant(panel.alongK ? kRowBytes : panel.blockBytes() / kBlockColumns));
+  // A group's rows or columns of a panel; bytes from there `further` along m or n, `step` along k.
+  auto ofGroup = [&](const Panel &panel, Value start, Value first) -> Value {
+    Value bytes = mul(first, constant(panel.alongK ? kRowBytes : panel.blockBytes() / kBlockColumns));
+    return arith::AddIOp::create(b, loc, start, unitsOf(bytes));
+  };
+  auto inside = [](const Panel &panel, int64_t step, int64_t further) {
     int64_t along = panel.alongK ? further * kRowBytes : further / kBlockColumns * panel.blockBytes();
     int64_t deep =
         panel.alongK ? step / kBlockColumns * panel.blockBytes() + step % kBlockColumns * 2 : step * kRowBytes;
-    return add(unit, along + deep);
+    return along + deep;
   };
+  Value rows = ofGroup(p.left, left, mul(down, constant(p.rows * kGroupRows))),
+        columns = ofGroup(p.right, right, mul(beside, constant(p.columns)));
   int64_t each = p.columns / 2;
   SmallVector<Value> blocks;
   for (int64_t r = 0; r < p.rows; ++r)
     blocks.push_back(structOfSums(sums.slice(r * each, each), /*begun=*/true));
   NVVM::WgmmaFenceAlignedOp::create(b, loc);
   for (int64_t step = 0; step < p.k; step += kStep) {
-    Value y =
-        describePanel(add(right, inside(p.right, mul(beside, constant(p.columns)), step, 0)), p.right.blockBytes());
+    Value y = describePanel(columns, p.right.blockBytes(), inside(p.right, step, 0));
     for (int64_t r = 0; r < p.rows; ++r) {
-      Value first = mul(down, constant(p.rows * kGroupRows));
-      Value x = describePanel(add(left, inside(p.left, first, step, r * kGroupRows)), p.left.blockBytes());
+      Value x = describePanel(rows, p.left.blockBytes(), inside(p.left, step, r * kGroupRows));
       blocks[r] = multiplyByGroup(x, p.left.alongK, y, p.right.alongK, blocks[r]);
     }
   }

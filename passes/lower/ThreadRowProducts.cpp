@@ -59,16 +59,17 @@ void ThreadLowering::fillPanel(const View &view, tile::LoadOp load) {
 SmallVector<Value> ThreadLowering::multiplyPanels(const PanelAt &left, ArrayRef<SmallVector<Value>> held,
                                                   const PanelAt &right, int64_t depth, SmallVector<Value> sums) {
   Value group = mul(divide(warp, 4), constant(left.alongK ? kGroupRows * kRowBytes : left.panel.blockBytes()));
-  Value first = held.empty() ? add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, left.view.memref), group)
-                             : Value(),
-        base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.view.memref);
+  Value first = held.empty()
+                    ? unitsOf(add(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, left.view.memref), group))
+                    : Value(),
+        base = unitsOf(memref::ExtractAlignedPointerAsIndexOp::create(b, loc, right.view.memref));
   // Of a panel that is described, what lies further is a sum: addresses count 16 bytes, and none is past their field's end. Where two blocks share a
   // multiprocessor descriptions would be registers that a thread has not: a panel's place is known to the compiler, and so are they.
   bool known = rowBoxes.empty();
   auto further = [&](const PanelAt &of, Value begin, int64_t k) -> Value {
     int64_t deep = of.alongK ? k / kBlockColumns * of.panel.blockBytes() + k % kBlockColumns * 2 : k * kRowBytes;
     if (known)
-      return describePanel(add(begin, deep), of.panel.blockBytes());
+      return describePanel(begin, of.panel.blockBytes(), deep);
     Value offset = arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(deep / kChunkBytes));
     return deep == 0 ? begin : arith::AddIOp::create(b, loc, begin, offset);
   };

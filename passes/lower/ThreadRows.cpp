@@ -581,15 +581,8 @@ LogicalResult ThreadLowering::lowerRowLoop(scf::ForOp op) {
   }
   for (Value init : op.getInitArgs())
     release(init, op->getBlock());
-  // What is the same in all lanes of a warp, and the assembler knows to be: it has registers of its own, in which descriptions of operands have to be.
   // Boxes lie at such places that 32 bits are enough.
   if (!panels.empty() && kernel->hasAttr(tile::kBoxesAttr) && op->getParentOp() == kernel) {
-    auto alike = [&](Value v) -> Value {
-      if (getConstantIntValue(v))
-        return v;
-      Value narrow = arith::IndexCastOp::create(b, loc, b.getI32Type(), v);
-      return arith::IndexCastOp::create(b, loc, b.getIndexType(), laneOf(narrow, constant(0)));
-    };
     int64_t taken = kBesideProducts; // registers: sums, and what was computed to be multiplied, two elements in each
     for (auto dot : op.getBody()->getOps<tile::DotOp>()) {
       taken += tileType(dot.getResult()).getNumElements() / threads;
