@@ -329,10 +329,12 @@ void ThreadLowering::finishAhead(const Ahead &ahead) {
 
 void ThreadLowering::beforeLoop(scf::ForOp op) {
   if (beginTiles(op)) {
-    for (const auto &[sum, pipe] : pipelines)
-      if (pipe->inBulk() && (op == pipe->tiles || op == pipe->groups))
-        for (Value bound : {op.getLowerBound(), op.getUpperBound()})
-          scalars.map(bound, alike(scalars.lookup(bound)));
+    auto around = llvm::find_if(pipelines, [&](const auto &known) {
+      return known.second->inBulk() && (op == known.second->tiles || op == known.second->groups);
+    });
+    if (around != pipelines.end())
+      for (Value bound : {op.getLowerBound(), op.getUpperBound()})
+        scalars.map(bound, alike(scalars.lookup(bound)));
     return;
   }
   if (beginBoxes(op))

@@ -396,17 +396,15 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
       Value start = add(base, mul(stage, constant(p.stageBytes)));
       return {add(start, p.left.offset), add(start, p.right.offset)};
     };
-    // As wgmma counts, in 32 bits.
+    // As wgmma counts (unitsOf), in 32 bits.
+    auto units = [&](int64_t bytes) -> Value {
+      return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(bytes / 16)));
+    };
     auto described = [&](Value stage) -> std::pair<Value, Value> {
-      Value bytes = arith::MulIOp::create(
-          b, loc, narrow(stage),
-          arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(p.stageBytes / 16))));
-      Value start = arith::AddIOp::create(b, loc, unitsOf(base), bytes);
-      auto further = [&](int64_t offset) -> Value {
-        return arith::AddIOp::create(
-            b, loc, start, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(static_cast<int32_t>(offset / 16))));
-      };
-      return {further(p.left.offset), further(p.right.offset)};
+      Value before = arith::MulIOp::create(b, loc, narrow(stage), units(p.stageBytes));
+      Value start = arith::AddIOp::create(b, loc, unitsOf(base), before);
+      return {arith::AddIOp::create(b, loc, start, units(p.left.offset)),
+              arith::AddIOp::create(b, loc, start, units(p.right.offset))};
     };
     // Zeros need no registers to be cleared where the first step's products write their sums.
     bool apart = pipe->inBulk() && areZeros(sums);

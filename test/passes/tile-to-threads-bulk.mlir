@@ -23,7 +23,11 @@
 // CHECK-NOT:   gpu.barrier
 // CHECK-NOT:   nvvm.barrier
 // CHECK-NOT:   nvvm.cp.async
-// CHECK:       %[[COPIES:.*]] = arith.cmpi uge, %[[WARP]], %c8 : index
+// The number of its warp is known to be the same in all of its lanes, and so is how often the loops of those who multiply turn.
+// CHECK:       %[[NARROW:.*]] = arith.index_cast %[[WARP]] : index to i32
+// CHECK-NEXT:  %[[SAME:.*]], %{{.*}} = gpu.shuffle idx %[[NARROW]], %c0_i32, %c32_i32
+// CHECK-NEXT:  %[[ALIKE:.*]] = arith.index_cast %[[SAME]] : i32 to index
+// CHECK-NEXT:  %[[COPIES:.*]] = arith.cmpi uge, %[[ALIKE]], %c8 : index
 // CHECK-NEXT:  scf.if %[[COPIES]] {
 // CHECK-NEXT:    %[[ONE:.*]] = arith.cmpi ult, %[[LANE]], %c1 : index
 // CHECK-NEXT:    scf.if %[[ONE]] {
@@ -41,12 +45,20 @@
 // CHECK-NOT:           threads.bulk = "copy"
 // CHECK:       } else {
 // The others wait for the stage, multiply, and leave the stage before when its products are done.
-// CHECK:         scf.for
+// CHECK:         gpu.shuffle idx %{{.*}}, %c0_i32, %c32_i32
+// CHECK:         %[[LAST:.*]], %{{.*}} = gpu.shuffle idx %{{.*}}, %c0_i32, %c32_i32
+// CHECK:         %[[END:.*]] = arith.index_cast %[[LAST]] : i32 to index
+// CHECK-NEXT:    scf.for %{{.*}} = %c0 to %[[END]]
 // CHECK:           arith.remui %{{.*}}, %c4
 // CHECK:           arith.remui %{{.*}}, %c2
-// The first step's first products write the sums, which nobody clears.
+// The first step's first products write the sums, which nobody clears. Operands are described in 32 bits, in units of 16 bytes (blocks of 64 columns here 16 KB apart); the others
+// are the same of all: rows of eight are 1 KB apart, their swizzle is of 128 bytes.
+// CHECK:           %[[UNITS:.*]] = arith.shrui %{{.*}}, %c4_i32
 // CHECK:           threads.bulk = "await"
-// CHECK:           nvvm.wgmma.mma_async {{.*}} D[<f32>, <zero>]
+// CHECK:           %[[PLACE:.*]] = arith.addi %{{.*}}, %c67108864_i32
+// CHECK-NEXT:      %[[LOW:.*]] = arith.extui %[[PLACE]] : i32 to i64
+// CHECK-NEXT:      %[[LEFT:.*]] = arith.ori %[[LOW]], %c4611686293305294848_i64
+// CHECK:           nvvm.wgmma.mma_async %[[LEFT]], {{.*}} D[<f32>, <zero>]
 // CHECK-COUNT-3:   nvvm.wgmma.mma_async {{.*}} D[<f32>, <one>]
 // CHECK:           nvvm.wgmma.wait.group.sync.aligned 1
 // CHECK-NOT:       threads.bulk = "arrive"
