@@ -100,7 +100,7 @@ std::optional<double> braid::leastLogDecay(LsmScanOp scan) {
   return least;
 }
 
-bool braid::provesMildDecay(Operation *op, int64_t size) {
-  auto least = op->getAttrOfType<FloatAttr>(attrs::leastLogDecay);
-  return least && least.getValueAsDouble() * static_cast<double>(size) > kMildLogDecay;
+bool braid::provesMildDecay(Operation *op, int64_t size, double least) {
+  auto proved = op->getAttrOfType<FloatAttr>(attrs::leastLogDecay);
+  return proved && proved.getValueAsDouble() * static_cast<double>(size) > least;
 }

@@ -19,8 +19,8 @@ std::optional<double> leastLogDecay(LsmScanOp scan);
 inline constexpr double kMildLogDecay = -32;
 /// The same of tokens in bf16, where exponents are those of f32 and half of it goes each way: f32 and bf16 reach exp(88), so that sums of products have exp(16).
 inline constexpr double kMostSpanOfBf16 = 144;
-/// Whether the bound that `op` carries (attrs::leastLogDecay) proves that of chunks of `size` tokens.
-bool provesMildDecay(mlir::Operation *op, int64_t size);
+/// Whether the bound that `op` carries (attrs::leastLogDecay) proves that, or another span, of chunks of `size` tokens.
+bool provesMildDecay(mlir::Operation *op, int64_t size, double least = kMildLogDecay);
 /// Whether the kernel of a chunk op makes such scores. Class D does so wherever it solves; gates of every element of a
 /// state have none.
 bool makesDecayedScores(mlir::Operation *op);

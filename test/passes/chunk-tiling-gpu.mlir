@@ -221,8 +221,8 @@ func.func @walk_delta_shared(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc)
   return %o, %r#0 : !wide, !wide
 }
 
-// Under decays of channels (VH) all that a walk multiplies by is made before, for chunks of 64: that factors of other kernels are made for 32 is no bound where it was chosen
-// (braid.chunk_costs), but is where it was given.
+// Under decays of channels (VH) all that a walk multiplies by is made before, for chunks of 64 where all are known to be mild: that factors of other kernels are made for 32 is
+// no bound where it was chosen (braid.chunk_costs), but is where it was given. A chunk of 64 tokens that decays by more than exp(-144) takes seven times as long.
 !longchannels = tensor<1x8192x32x128xf32>
 !longnumbers = tensor<1x8192x32xf32>
 !long = tensor<1x8192x32x128xbf16>
@@ -230,21 +230,29 @@ func.func @walk_delta_shared(%q: !wide, %g: !widegate, %m: !widestate, %d: !doc)
 !longdoc = tensor<1x8192xi32>
 // CHECK-LABEL: func.func @walk_vector_delta
 // CHECK-NOT: braid.lsm.chunk_factors
-// CHECK: %[[Q:.*]], %[[K:.*]], %[[W:.*]], %[[S:.*]], %[[D:.*]] = braid.lsm.chunk_walk_factors VH %arg0, %arg0 log_decay(%arg1) beta(%arg2) {{.*}} {braid.chunk_costs = "32: 827", braid.score_rows = 32 : i64, chunk_size = 64 : i64, scale = 5.000000e-01 : f64}
+// CHECK: %[[Q:.*]], %[[K:.*]], %[[W:.*]], %[[S:.*]], %[[D:.*]] = braid.lsm.chunk_walk_factors VH %arg0, %arg0 log_decay(%arg1) beta(%arg2) {{.*}} {braid.chunk_costs = "32: 827", {{.*}}braid.score_rows = 32 : i64, chunk_size = 64 : i64, scale = 5.000000e-01 : f64}
 // CHECK-SAME: -> (tensor<1x129x32x64x128xbf16>, tensor<1x129x32x64x128xbf16>, tensor<1x129x32x64x128xbf16>, tensor<1x129x32x64x64xbf16>, tensor<1x129x32x1x128xf32>)
 // CHECK: braid.lsm.factor_walk VH factors(%[[Q]], %[[K]], %[[W]], %[[S]], %[[D]]) %arg0 initial_state(%arg3)
 // CHECK: braid.lsm.chunk_walk_factors VH {{.*}}chunk_size = 32
+// CHECK: braid.lsm.factor_walk VH
+// CHECK: braid.lsm.chunk_walk_factors VH {{.*}}braid.chunk_costs = "32: 827"{{.*}}chunk_size = 32
+// CHECK: braid.lsm.factor_walk VH
+// CHECK: braid.lsm.chunk_walk_factors VH {{.*}}braid.chunk_costs = "32: 827"{{.*}}chunk_size = 32
 // CHECK: braid.lsm.factor_walk VH
 // CHECK-NOT: braid.lsm.factor_scan
 // CPU-LABEL: func.func @walk_vector_delta
 // CPU: braid.lsm.state_scan VH
 // CPU-NOT: braid.lsm.factor_walk
-func.func @walk_vector_delta(%q: !long, %g: !longchannels, %b: !longnumbers, %m: !longstate, %d: !longdoc) -> (!long, !long) {
-  %o, %f = braid.lsm.scan VH %q, %q, %q log_decay(%g) beta(%b) initial_state(%m) documents(%d) {braid.chunk_costs = "32: 827", braid.score_rows = 32 : i64, chunk_size = 32 : i64, scale = 0.5 : f64}
+func.func @walk_vector_delta(%q: !long, %g: !longchannels, %b: !longnumbers, %m: !longstate, %d: !longdoc) -> (!long, !long, !long, !long) {
+  %o, %f = braid.lsm.scan VH %q, %q, %q log_decay(%g) beta(%b) initial_state(%m) documents(%d) {braid.chunk_costs = "32: 827", braid.least_log_decay = -2.2 : f64, braid.score_rows = 32 : i64, chunk_size = 32 : i64, scale = 0.5 : f64}
       : (!long, !long, !long, !longchannels, !longnumbers, !longstate, !longdoc) -> (!long, !longstate)
   %p, %h = braid.lsm.scan VH %q, %q, %o log_decay(%g) beta(%b) initial_state(%m) documents(%d) {chunk_size = 32 : i64, scale = 0.5 : f64}
       : (!long, !long, !long, !longchannels, !longnumbers, !longstate, !longdoc) -> (!long, !longstate)
-  return %o, %p : !long, !long
+  %r, %i = braid.lsm.scan VH %q, %q, %p log_decay(%g) beta(%b) initial_state(%m) documents(%d) {braid.chunk_costs = "32: 827", braid.score_rows = 32 : i64, chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!long, !long, !long, !longchannels, !longnumbers, !longstate, !longdoc) -> (!long, !longstate)
+  %s, %j = braid.lsm.scan VH %q, %q, %r log_decay(%g) beta(%b) initial_state(%m) documents(%d) {braid.chunk_costs = "32: 827", braid.least_log_decay = -2.3 : f64, braid.score_rows = 32 : i64, chunk_size = 32 : i64, scale = 0.5 : f64}
+      : (!long, !long, !long, !longchannels, !longnumbers, !longstate, !longdoc) -> (!long, !longstate)
+  return %o, %p, %r, %s : !long, !long, !long, !long
 }
 
 // A gradient in the same function shares the states, and a row of 64 tokens is one chunk.
