@@ -23,7 +23,7 @@ struct CompileOptions {
   std::string gemm = "kernels"; ///< target cuda: who makes matrix products that are not grouped: kernels or cublaslt
   std::string f32Products = "parts"; ///< target cuda: products of f32 matrices: of parts in bf16, where faster, or fma
   std::string products =
-      "blocks"; ///< target cuda: what operands of products come to: blocks, or clusters that share one
+      "blocks"; ///< target cuda: of products, blocks, clusters (which share an operand) or staggered (warpgroups)
   std::string attention; ///< target cuda: how tiles come to attention of many rows: rows (by threads) or boxes; empty:
   ///< boxes where the architecture has them
   std::string weightGradients = "in_order"; ///< target cuda: products that make them: in_order, or beside the rest

@@ -252,11 +252,14 @@ void braid::warnOfIdleFlags(ModuleOp module, Phase phase, const CompileOptions &
 
 void braid::warnOfIdleProducts(ModuleOp module, const CompileOptions &options) {
   std::string given = options.givenAs("--products");
-  auto shares = [](func::FuncOp kernel) { return kernel->hasAttr(tile::kSharedOperandAttr); };
+  bool pairs = options.products == "clusters";
+  auto differs = [](func::FuncOp kernel) {
+    return kernel->hasAttr(tile::kSharedOperandAttr) || kernel->hasAttr(tile::kStaggeredAttr);
+  };
   if (!given.empty() && options.products != CompileOptions().products &&
-      llvm::none_of(module.getOps<func::FuncOp>(), shares))
-    module.emitWarning() << given << " changes nothing: no product of bf16 matrices has tiles of 128 x 128 or more in "
-                         << "pairs, which would share an operand";
+      llvm::none_of(module.getOps<func::FuncOp>(), differs))
+    module.emitWarning() << given << " changes nothing: no product of bf16 matrices has tiles of 128 x 128 or more"
+                         << (pairs ? " in pairs, which would share an operand" : "");
 }
 
 //===- Phases, and each other -------------------------------------------------------------------------------------===//

@@ -281,6 +281,7 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
 static void noteWorkers(ModuleOp module, const CompileOptions &options) {
   module->removeAttr(kWorkersAttr);
   module->removeAttr(kProductClustersAttr);
+  module->removeAttr(kProductStaggerAttr);
   auto isBeside = [](Operation *op) {
     return op->hasAttr(cmd::kBesideAttr) ? WalkResult::interrupt() : WalkResult::advance();
   };
@@ -293,6 +294,8 @@ static void noteWorkers(ModuleOp module, const CompileOptions &options) {
     module->setAttr(kWorkersAttr, b.getI64IntegerAttr(kHopper));
   if (options.products == "clusters")
     module->setAttr(kProductClustersAttr, b.getUnitAttr());
+  if (options.products == "staggered")
+    module->setAttr(kProductStaggerAttr, b.getUnitAttr());
 }
 
 static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Phase to, const CompileOptions &options,

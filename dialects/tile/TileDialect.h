@@ -38,6 +38,8 @@ inline constexpr llvm::StringLiteral kBoxesAttr = "tile.boxes", kResultsByRowsAt
 /// Of a kernel whose programs 2 i and 2 i + 1 multiply by the same tiles of one operand, in as many steps, whose places along k and limits are the same, too:
 /// which operand of the dot that is, kLeft or kRight. The two may bring it once for both.
 inline constexpr llvm::StringLiteral kSharedOperandAttr = "tile.shared_operand", kLeft = "left", kRight = "right";
+/// Of a kernel in boxes: of its two warpgroups the second one begins a tile some steps behind the first (passes/lower/ThreadBulkCopies.cpp).
+inline constexpr llvm::StringLiteral kStaggeredAttr = "tile.staggered";
 /// Of an scf.for inside another one: how far it walks for one iteration of that one, in the mean, since its bounds come from
 /// what is in memory: inside a loop over n rows it walks n times as far over all of them. Only what counts work reads it.
 inline constexpr llvm::StringLiteral kMeanWalkAttr = "tile.mean_walk";

@@ -12,6 +12,10 @@
 // tile is brought by each of them, for both (PTX ISA, .multicast::cluster), and the cache that all multiprocessors share gives it once. Its bytes end the
 // phase of either's barrier. A stage is empty when the warps of both have multiplied it, for both write there, so all warps tell both. Neither block ends before the
 // other, which may still tell it so.
+// Tensor cores stand still while both warpgroups store their sums. So the second one may begin a tile a few steps behind the first (tile.staggered): it multiplies while
+// that one stores, and the first one begins the next tile while the second one stores. Both read the same stages, so it is behind by half of them: of the others the
+// copies are under way. A fourth kind of barrier, `passed`, says that the first one has issued a stage's products. Where what a tile's end reads comes by the ring, too, the
+// first would wait for the second there.
 //
 // A box brings zeros past the end of a buffer only. Where rows along k end before, what lies behind them is another group's: the boxes of such a step
 // end a phase of a third kind of barrier, `cut`, the lanes of the warp that copies clear what is behind the end, and then the stage is full.
@@ -126,7 +130,7 @@ bool ThreadLowering::copiesInBulk(const Pipeline &pipe, const SumReads &reads) {
   auto ofSums = [&](Value v) {
     return reads.formulas.contains(v) || llvm::is_contained(reads.madeOfRows, v) || (!meet && reads.rows.contains(v));
   };
-  int64_t barriers = (2 * p.stages + 1) * kBarrierBytes;
+  int64_t barriers = (3 * p.stages + 1) * kBarrierBytes;
   if (!p.wgmma || scratched || !kernel->hasAttr(tile::kBoxesAttr) || all->getBlock() != &kernel.front() ||
       !staysInRegisters(tiles, ofSums) || freeOffset(barriers, kBarrierBytes) + barriers > limits.sharedBytes)
     return false;
@@ -170,6 +174,11 @@ Value ThreadLowering::emptyBarrier(const Pipeline &pipe, Value stage) {
 /// It lies behind all others.
 Value ThreadLowering::cutBarrier(const Pipeline &pipe) { return emptyBarrier(pipe, constant(pipe.p.stages)); }
 
+/// They lie behind those.
+Value ThreadLowering::passedBarrier(const Pipeline &pipe, Value stage) {
+  return emptyBarrier(pipe, add(stage, pipe.p.stages + (pipe.cuts ? 1 : 0)));
+}
+
 /// Whether neighbouring blocks bring the operand that they have in common once for both: each half of its rows, which are whole patterns of the swizzle.
 static std::optional<bool> sharedRight(func::FuncOp kernel, const Panel &left, const Panel &right) {
   auto operand = kernel->getAttrOfType<StringAttr>(tile::kSharedOperandAttr);
@@ -188,18 +197,23 @@ void ThreadLowering::beginBulkCopies(Pipeline &pipe, const SumReads &reads) {
   pipe.cuts = endsEarly(p.a, p.left) || endsEarly(p.bs.front(), p.right);
   pipe.sharedRight = sharedRight(kernel, p.left, p.right);
   cluster = pipe.sharedRight ? kCluster : 1;
+  pipe.staggered = kernel->hasAttr(tile::kStaggeredAttr) && threads == 2 * kGroupWarps * kWarp && p.across == 1;
   {
     Phase phase(*this);
-    pipe.barriers = allocate(b.getI64Type(), 2 * p.stages + (pipe.cuts ? 1 : 0), kBarrierBytes);
+    int64_t count = (pipe.staggered ? 3 : 2) * p.stages + (pipe.cuts ? 1 : 0);
+    pipe.barriers = allocate(b.getI64Type(), count, kBarrierBytes);
     ++pipe.barriers->pins;
     onlyIf(less(thread, 1), [&] {
       if (pipe.cuts)
         beginPhase(b, loc, cutBarrier(pipe), 1);
+      for (int64_t stage = 0; pipe.staggered && stage < p.stages; ++stage)
+        beginPhase(b, loc, passedBarrier(pipe, constant(stage)), kGroupWarps);
       beginPhases(b, loc, pipe.barriers->memref, p.stages, /*toFill=*/1, /*toLeave=*/cluster * threads / kWarp);
     });
   }
   pipe.results = resultBoxesOf(pipe, reads);
   planEndReads(pipe, reads);
+  pipe.staggered &= pipe.reads.empty();
   if (pipe.groups)
     pipe.turn = arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(0));
   copiers = kWarp;
@@ -487,8 +501,30 @@ SmallVector<Value> ThreadLowering::multiplyInBulk(const Pipeline &pipe, ValueRan
   NVVM::SyncWarpOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(-1)));
   SmallVector<Value> next = nextFilled(p, now[0], now[1]);
   llvm::append_range(next, multiplyByGroups(p, panels.first, panels.second, now.drop_front(2)));
+  if (pipe.staggered)
+    tellPassed(pipe, now[0]);
   NVVM::WgmmaWaitGroupSyncOp::create(b, loc, 1);
   return next;
+}
+
+/// By a warp: if it is one of the first group's, the products of this stage are issued.
+void ThreadLowering::tellPassed(const Pipeline &pipe, Value stage) {
+  onlyIf(arith::AndIOp::create(b, loc, less(warp, kGroupWarps), less(lane, 1)),
+         [&] { arriveAt(b, loc, passedBarrier(pipe, stage)); });
+}
+
+/// In front of a tile's first step: the second group lets the first one go ahead, of a tile that has enough steps.
+void ThreadLowering::followGroup(const Pipeline &pipe, Value stage, Value parity) {
+  int64_t behind = pipe.p.stages / 2;
+  Value follows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, warp, constant(kGroupWarps));
+  Value enough = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, pipe.count, constant(behind));
+  onlyIf(arith::AndIOp::create(b, loc, follows, enough), [&] {
+    for (int64_t i = 1; i < behind; ++i) {
+      SmallVector<Value> next = nextFilled(pipe.p, stage, parity);
+      stage = next[0], parity = next[1];
+    }
+    awaitPhase(b, loc, passedBarrier(pipe, stage), parity);
+  });
 }
 
 /// Nothing of this warp reads the stage before `behind` any more.

@@ -421,6 +421,9 @@ private:
   Value fullBarrier(const Pipeline &pipe, Value stage);
   Value emptyBarrier(const Pipeline &pipe, Value stage);
   Value cutBarrier(const Pipeline &pipe);
+  Value passedBarrier(const Pipeline &pipe, Value stage);
+  void tellPassed(const Pipeline &pipe, Value stage);
+  void followGroup(const Pipeline &pipe, Value stage, Value parity);
   void copyInBulk(const Pipeline &pipe);
   SmallVector<Value> walkAlike(scf::ForOp loop, ValueRange ring,
                                function_ref<SmallVector<Value>(Value, ValueRange)> body);

@@ -412,6 +412,8 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
     auto inBulk = [&](Value step, ValueRange now) {
       SmallVector<Value> reads(now);
       reads[0] = wide(now[0]), reads[1] = wide(now[1]);
+      if (apart && !step && pipe->staggered)
+        followGroup(*pipe, reads[0], reads[1]);
       SmallVector<Value> next = multiplyInBulk(*pipe, reads, described(reads[0]));
       Value further = apart ? Value() : arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, step, constant(0));
       if (step)

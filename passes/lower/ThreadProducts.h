@@ -16,6 +16,7 @@ inline constexpr int64_t kPatternBytes = 1024; // eight rows
 inline constexpr int64_t kGroupRows = 64; // of wgmma
 inline constexpr int64_t kBarrierBytes = 8; // of one in shared memory
 inline constexpr int64_t kCluster = 2; // blocks that share an operand
+inline constexpr int64_t kGroupWarps = 4;
 inline constexpr int64_t kManySums = 128; ///< of a thread: with a fifth more values, its registers are taken
 inline constexpr int64_t kNarrowRows = 16; // of a product that waits for memory, not for tensor cores
 
@@ -80,6 +81,7 @@ struct ThreadLowering::Pipeline {
   Buffer *barriers = nullptr; ///< of each stage: that it is full, then that it is empty; then `cut`; null: threads copy
   bool cuts = false; ///< rows along k may end before those of their buffer
   std::optional<bool> sharedRight; ///< of a cluster whose blocks have an operand in common: whether it is the right one
+  bool staggered = false; ///< the second warpgroup begins a tile some steps behind the first one
   std::shared_ptr<const ResultBoxes> results; ///< how sums are stored; null: by threads
   SmallVector<Value> numbers; ///< of the thread, its lane and its warp, while they are counted anew
   scf::IfOp roles; ///< the warp that copies, and all others

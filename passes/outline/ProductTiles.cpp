@@ -68,25 +68,35 @@ Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count)
   return kNarrowSides;
 }
 
+/// `operand` where blocks share one, as they do if `pairs`.
+static llvm::StringRef comeTogether(ModuleOp module, bool pairs, llvm::StringRef operand) {
+  if (module->hasAttr(kProductStaggerAttr))
+    return tile::kStaggeredAttr;
+  return pairs && module->hasAttr(kProductClustersAttr) ? operand : "";
+}
+
 llvm::StringRef sharedAcross(ModuleOp module, int64_t across) {
-  return across % 2 == 0 && module->hasAttr(kProductClustersAttr) ? llvm::StringRef(tile::kLeft) : "";
+  return comeTogether(module, across % 2 == 0, tile::kLeft);
 }
 
 llvm::StringRef sharedInGroups(ModuleOp module, int64_t across) {
-  llvm::StringRef shared = sharedAcross(module, across);
-  return shared.empty() && module->hasAttr(kProductClustersAttr) ? llvm::StringRef(tile::kRight) : shared;
+  return comeTogether(module, /*pairs=*/true, across % 2 == 0 ? tile::kLeft : tile::kRight);
 }
 
 llvm::StringRef sharedOperand(ModuleOp module, int64_t down, int64_t across) {
   if (down == 1)
     return sharedAcross(module, across);
-  return down % 2 == 0 && module->hasAttr(kProductClustersAttr) ? llvm::StringRef(tile::kRight) : "";
+  return comeTogether(module, down % 2 == 0, tile::kRight);
 }
 
-std::string sharedSuffix(llvm::StringRef operand) { return operand.empty() ? "" : "_shared_" + operand.str(); }
+std::string sharedSuffix(llvm::StringRef operand) {
+  return operand.empty() ? "" : operand == tile::kStaggeredAttr ? "_staggered" : "_shared_" + operand.str();
+}
 
 void setSharedOperand(ModuleOp module, llvm::StringRef kernel, llvm::StringRef operand) {
-  if (!operand.empty())
+  if (operand == tile::kStaggeredAttr)
+    module.lookupSymbol(kernel)->setAttr(tile::kStaggeredAttr, UnitAttr::get(module.getContext()));
+  else if (!operand.empty())
     module.lookupSymbol(kernel)->setAttr(tile::kSharedOperandAttr, StringAttr::get(module.getContext(), operand));
 }
 
@@ -156,7 +166,7 @@ void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, l
   Var zero = k.constant(k.i32(), 0), one = zero.like(1), program = narrow(k.program(0)), first = program;
   int64_t pairWidth = width, pairSide = side;
   Var second; // 0 or 1: which of a pair this program is
-  if (!shared.empty()) {
+  if (shared == tile::kLeft || shared == tile::kRight) {
     workers = workers / 2.0;
     first = program / 2.0;
     second = program - first * 2.0;

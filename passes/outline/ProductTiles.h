@@ -13,7 +13,8 @@ inline constexpr int64_t kHopper = 132; ///< multiprocessors
 /// Of a module: how many multiprocessors its GPU is thought to have, where programs of large products stay on them and share out all tiles.
 inline constexpr llvm::StringLiteral kWorkersAttr = "braid.workers";
 /// Of a module: neighbouring programs of large products share an operand where they can (Hopper's clusters and multicast).
-inline constexpr llvm::StringLiteral kProductClustersAttr = "braid.product_clusters";
+inline constexpr llvm::StringLiteral kProductClustersAttr = "braid.product_clusters",
+                                     kProductStaggerAttr = "braid.product_stagger";
 /// The parameter of a kernel that is how many programs there are, where any number does all of the work and gives the same bits: a device with fewer
 /// multiprocessors starts fewer (runtime/cuda/CudaDevice.cpp).
 inline constexpr llvm::StringLiteral kWorkers = "workers";
@@ -44,12 +45,13 @@ int64_t bandOf(int64_t rows, int64_t columns);
 int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k);
 
 /// Of a grid of `down` programs below each other, which come first, and `across` beside each other, whose tiles are brought in boxes: which operand
-/// neighbours have in common, tile::kLeft (rows) or tile::kRight (columns); none: "".
+/// neighbours have in common, tile::kLeft (rows) or tile::kRight (columns); none: "". Where warpgroups are to follow each other (kProductStaggerAttr):
+/// tile::kStaggeredAttr.
 llvm::StringRef sharedOperand(mlir::ModuleOp module, int64_t down, int64_t across);
 /// The same where those beside each other come first; and of groups, whose tiles programs take in turn.
 llvm::StringRef sharedAcross(mlir::ModuleOp module, int64_t across);
 llvm::StringRef sharedInGroups(mlir::ModuleOp module, int64_t across);
-/// What the name of a kernel says of it; and the kernel itself.
+/// What the name of a kernel says of that; and the kernel itself.
 std::string sharedSuffix(llvm::StringRef operand);
 void setSharedOperand(mlir::ModuleOp module, llvm::StringRef kernel, llvm::StringRef operand);
 

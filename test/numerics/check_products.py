@@ -1,9 +1,9 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring|boxes|group_boxes|ends|loss|pairs|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring|boxes|group_boxes|deep|ends|loss|pairs|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import json
@@ -332,15 +332,18 @@ def add_unbounded(program, rng, T, K, N):
     program.then(action)
 
 
-def add_clusters(program):
-    """With BRAID_PRODUCTS=clusters: that some of the program's kernels have them, or nothing new was checked."""
+def add_products(program):
+    """With BRAID_PRODUCTS=clusters or staggered: that some of the program's kernels are so, or nothing new was checked."""
+    products = os.environ.get("BRAID_PRODUCTS")
 
     def action(program):
         info = json.loads(run([tool("braid-run"), "info", program.compile().path, "--json"]))
-        names = [kernel["name"] for kernel in info["gpu_kernels"] if kernel["cluster"] > 1]
-        program.line(bool(names), "kernels in clusters", " ".join(names))
+        kernels = info["gpu_kernels"]
+        clusters = [kernel["name"] for kernel in kernels if kernel["cluster"] > 1]
+        names = {"clusters": clusters, "staggered": [kernel["name"] for kernel in kernels if "_staggered" in kernel["name"]]}[products]
+        program.line(bool(names), f"kernels {'in ' if clusters else ''}{products}", " ".join(names))
 
-    if os.environ.get("BRAID_PRODUCTS") == "clusters":
+    if products in ("clusters", "staggered"):
         program.then(action)
 
 
@@ -357,14 +360,14 @@ def main(parts=""):
         return program.finish()
     if parts == "pairs":  # four rows of tiles, the last a part, below each other; three columns of tiles of experts, 23, none, 8 and 2 rows of them
         program, rng = Program("products-pairs"), np.random.default_rng(7)
-        add_clusters(program)
+        add_products(program)
         add_loss(program, rng, 416, 64, 65 * 256 + 128)
         add_loss_part(program, rng, 416, 32, 8 * 256 + 128)
         add_ended(program, rng, 4096, 64, 384, "silu", True, (2900, 0, 1000, 196))
         return program.finish()
     if parts == "ends":
         program, rng = Program("products-ends"), np.random.default_rng(7)
-        add_clusters(program)
+        add_products(program)
         add_ended(program, rng, 4096, 64, 256, "silu", True, (2900, 0, 1000, 196))
         add_ended(program, rng, 4000, 128, 256, "silu", False, (3, 0, 3900, 97))
         add_ended(program, rng, 4000, 64, 512, "silu", False)  # rows end inside of a tile
@@ -377,11 +380,17 @@ def main(parts=""):
         add_ended_weights(program, rng, 4000, 128, 512, (3, 0, 3900, 97))
         add_ended_weights(program, rng, 4000, 64, 1024)
         return program.finish()
+    if parts == "deep":  # tiles of 128 x 256 and of 128 x 240, of five and of three steps
+        program, rng = Program("products-deep"), np.random.default_rng(7)
+        add_products(program)
+        add_seen(program, rng, 2048, 320, 2304)
+        add_seen(program, rng, 4096, 192, 480, (2900, 0, 1000, 196))
+        return program.finish()
     if parts in ("boxes", "group_boxes"):
         # Tiles of 128 x 256, whose operands a warp of its own copies in boxes, one behind the other in each program.
         program, rng = Program(f"products-{parts.replace('_', '-')}"), np.random.default_rng(7)
-        add_clusters(program)
-        add_seen(program, rng, *((2048, 64, 2304) if parts == "boxes" else (4096, 64, 480, (2900, 0, 1000, 196))))  # 480: results in tiles of 240, of which boxes of 64, 32 and 16 columns are stored
+        add_products(program)
+        add_seen(program, rng, *((2048, 128, 2304) if parts == "boxes" else (4096, 64, 480, (2900, 0, 1000, 196))))  # 480: results in tiles of 240, of which boxes of 64, 32 and 16 columns are stored
         if parts == "group_boxes":  # rows of other groups behind the last ones of most
             for dtype in ("f32", "bf16"):
                 add_seen_weights(program, rng, 512, 480, (200, 0, 7, 0, 0, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2, 0), dtype)
