@@ -27,22 +27,24 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
     B, T, H, D = q.shape
     S, G = k.shape[1:3]
     seen = mask_of(documents, T, S, window, prefix, cache)[:, None]
-    kh, vh = np.repeat(k, H // G, axis=2), np.repeat(v, H // G, axis=2)
-    scores = np.where(seen, scale * np.einsum("bthd,bshd->bhts", q, kh), -np.inf)
+    heads_first = lambda x: x.transpose(0, 2, 1, 3)
+    # Products of matrices: einsum takes no BLAS for those of every head.
+    qh, kh, vh = heads_first(q), *(heads_first(np.repeat(x, H // G, axis=2)) for x in (k, v))
+    scores = np.where(seen, scale * (qh @ kh.swapaxes(2, 3)), -np.inf)
     top = np.where(seen.any(-1), np.max(np.where(seen, scores, -1e300), axis=-1), 0)
     p = np.exp(scores - top[..., None])
     total = p.sum(-1)
     with np.errstate(divide="ignore"):
         lse = top + np.log(total)
     p = p / np.where(total > 0, total, 1)[..., None]
-    o = np.einsum("bhts,bshd->bthd", p, vh)
+    o = heads_first(p @ vh)
 
     def pull(do):
-        dp = np.einsum("bthd,bshd->bhts", do, vh)
+        doh = heads_first(do)
+        dp = doh @ vh.swapaxes(2, 3)
         ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
-        dv = np.einsum("bhts,bthd->bshd", p, do).reshape(B, S, G, H // G, D).sum(3)
-        dk = np.einsum("bhts,bthd->bshd", ds, q).reshape(B, S, G, H // G, D).sum(3)
-        return np.einsum("bhts,bshd->bthd", ds, kh), dk, dv
+        by_group = lambda x: heads_first(x).reshape(B, S, G, H // G, D).sum(3)
+        return heads_first(ds @ kh), by_group(ds.swapaxes(2, 3) @ qh), by_group(p.swapaxes(2, 3) @ doh)
 
     return (o, lse), pull
 
