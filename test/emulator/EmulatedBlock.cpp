@@ -84,13 +84,11 @@ static float fromBf16(uint32_t bits) {
   return value;
 }
 
-Block &theBlock() {
-  thread_local constinit Block *known = nullptr; // kernels ask with each access
-  if (!known) {
-    thread_local Block block;
-    known = &block;
-  }
-  return *known;
+thread_local constinit Block *knownBlock = nullptr;
+
+Block &makeBlock() {
+  [[gnu::tls_model("initial-exec")]] thread_local std::unique_ptr<Block> block = std::make_unique<Block>();
+  return *(knownBlock = block.get());
 }
 
 //===- Threads ---------------------------------------------------------------------------------------------------===//
@@ -113,8 +111,8 @@ void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count
     SharedMemory &memory = memories[i];
     // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
     memory.begin = take(memory.pages, sharedBytes);
-    memory.touches.resize(std::max(memory.touches.size(), static_cast<size_t>(ceilDiv(sharedBytes, unitBytes))));
-    memory.begun = ++memory.barriers;
+    memory.units.resize(std::max(memory.units.size(), static_cast<size_t>(ceilDiv(sharedBytes, unitBytes))));
+    memory.beginBlock();
   }
   global = nullptr;
   inFlight.assign(static_cast<size_t>(cluster * ceilDiv(count, kGroup)), {});
@@ -130,12 +128,38 @@ void Block::touchSingleBytes() {
   if (unitBytes == 1)
     return;
   for (SharedMemory &memory : memories) {
-    std::vector<Touched> bytes(2 * memory.touches.size());
+    std::vector<Touched> bytes(2 * memory.units.size());
     for (size_t i = 0; i < bytes.size(); ++i)
-      bytes[i] = memory.touches[i / 2];
-    memory.touches = std::move(bytes);
+      bytes[i] = memory.units[i / 2];
+    memory.units = std::move(bytes);
   }
   unitBytes = 1;
+}
+
+void SharedMemory::beginBlock() {
+  constexpr uint32_t most = uint32_t(1) << 30; // far from where numbers end, however long a block
+  first += 2 * static_cast<uint32_t>(touches.size());
+  if (first > most) {
+    std::fill(units.begin(), units.end(), Touched());
+    first = 2;
+  }
+  touches.clear();
+  beginStep();
+}
+
+void Block::checkTouch(const SharedMemory &memory, Touched unit, bool writes, int64_t thread, uint32_t since) const {
+  // Threads of a warp that have met since then have done so as at a barrier.
+  auto isApart = [&](uint32_t number) {
+    if (number < since)
+      return true;
+    const Touch &other = memory.at(number);
+    if (other.thread == thread)
+      return true;
+    return since == memory.step && thread >= 0 && other.thread >= 0 && other.thread / kWarp == thread / kWarp &&
+           fibers[other.thread].meetings != other.meetings;
+  };
+  if (!isApart(unit.written) || (writes && !isApart(unit.read)))
+    fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
 }
 
 char *Block::take(std::unique_ptr<Pages> &pages, int64_t count) {
@@ -166,6 +190,7 @@ void Block::begin(int64_t i) {
   fiber.state = State::ready;
   fiber.copies.clear();
   fiber.copyGroups.clear();
+  fiber.touch = 0;
   fiber.stores.clear();
   fiber.storeGroups.clear();
   fiber.committed = fiber.finished = 0;
@@ -229,7 +254,7 @@ bool Block::releaseBarriers() {
   for (int64_t first = 0; first < threads; first += blockThreads) {
     if (!together && !areAll(State::atBarrier, first, first + blockThreads))
       continue;
-    ++memories[first / blockThreads].barriers;
+    memories[first / blockThreads].beginStep();
     for (int64_t i = first; i < first + blockThreads; ++i)
       fibers[i].state = State::ready;
     released = true;
@@ -284,6 +309,7 @@ bool Block::releaseMeeting(int64_t first, int64_t end) {
   for (int64_t i = first; i < end; ++i) {
     fibers[i].state = State::ready;
     ++fibers[i].meetings;
+    fibers[i].touch = 0;
   }
   return true;
 }
@@ -377,14 +403,15 @@ void Block::store(BoxStore store, int64_t bytes) {
   if (first < 0 || first + bytes > sharedSize)
     fail("a box is stored that is not in shared memory", current);
   for (const Touched &unit : unitsOf(memory, store.begin, bytes)) {
-    if (unit.written < memory.begun)
+    if (unit.written < memory.first)
       fail("a box is stored of which a byte was not written", current);
-    const Fiber &writer = fibers[unit.last];
-    if (writer.fences == unit.fences)
-      fail("a box is stored that a thread wrote without a fence of the async proxy", unit.last);
-    bool met = unit.last / kWarp == current / kWarp && writer.meetings != unit.meetings;
-    if (unit.last != current && unit.written == memory.barriers && !met)
-      fail("a box is stored that a thread wrote which did not meet this one since", unit.last);
+    const Touch &write = memory.at(unit.written);
+    const Fiber &writer = fibers[write.thread];
+    if (writer.fences == write.fences)
+      fail("a box is stored that a thread wrote without a fence of the async proxy", write.thread);
+    bool met = write.thread / kWarp == current / kWarp && writer.meetings != write.meetings;
+    if (write.thread != current && unit.written >= memory.step && !met)
+      fail("a box is stored that a thread wrote which did not meet this one since", write.thread);
   }
   store.found.assign(store.begin, store.begin + bytes);
   if (storesAtOnce())
@@ -430,7 +457,7 @@ void Block::endPhase(PhaseBarrier &barrier) {
     return;
   barrier.missing = barrier.arrivals;
   ++barrier.phases;
-  ++memories[barrier.rank].barriers; // those behind it have seen what those before it did
+  memories[barrier.rank].beginStep(); // those behind it have seen what those before it did
 }
 
 void Block::deliver() {
@@ -447,7 +474,7 @@ void Block::deliver() {
     for (auto &[target, bytes] : copy.chunks) {
       std::memcpy(target, bytes.data(), bytes.size());
       for (Touched &unit : unitsOf(memory, target, kChunkBytes))
-        unit.copied = 0;
+        unit.written &= ~kByCopy;
     }
     for (auto &chunk : copy.chunks)
       barrier.bytes -= static_cast<int64_t>(chunk.second.size());
@@ -552,9 +579,10 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
         fail("a wgmma reads behind the end of shared memory", current);
       const char *chunk = memory.begin + offset;
       for (const Touched &unit : unitsOf(memory, chunk, kChunkBytes))
-        if (unit.copied != 0 && fibers[unit.last].fences + 1 == unit.copied)
-          fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", unit.last);
-      touch(chunk, kChunkBytes, /*writes=*/false, /*several=*/true, memory.barriers);
+        if (unit.written & kByCopy && unit.written >= memory.first)
+          if (const Touch &write = memory.at(unit.written); fibers[write.thread].fences == write.fences)
+            fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", write.thread);
+      touch(chunk, kChunkBytes, /*writes=*/false, kSeveral, memory.step);
       uint16_t eight[8];
       std::memcpy(eight, chunk, sizeof(eight));
       for (uint64_t e = 0; e < 8; ++e)
@@ -653,7 +681,7 @@ void Block::loadMatrices(int64_t first) {
   for (int lane = 0; lane < kWarp; ++lane) {
     Fiber &fiber = fibers[first + lane];
     if (lane < 8 * fiber.value)
-      touch(fiber.row, 16, /*writes=*/false, /*several=*/true, own().barriers);
+      touch(fiber.row, 16, /*writes=*/false, kSeveral, now());
     for (int matrix = 0; matrix < fiber.value; ++matrix) {
       int major = lane / 4, minor = lane % 4 * 2;
       auto element = [&](int row, int column) -> uint32_t { return fibers[first + 8 * matrix + row].row[column]; };
@@ -668,7 +696,7 @@ void Block::storeMatrices(int64_t first) {
     for (int lane = 0; lane < kWarp; ++lane) {
       const uint16_t *row = fibers[first + 8 * matrix + lane / 4].row;
       auto *to = reinterpret_cast<char *>(const_cast<uint16_t *>(row)) + lane % 4 * 4;
-      touch(to, 4, /*writes=*/true, static_cast<int16_t>(first + lane), own().barriers);
+      touch(to, 4, /*writes=*/true, first + lane, now());
       std::memcpy(to, &fibers[first + lane].registers[matrix], 4);
     }
 }

@@ -98,21 +98,23 @@ struct Copy {
   char *target;
   const char *source;
   int32_t size, live;
-  uint32_t begun; ///< behind so many barriers
+  uint32_t begun; ///< when the step began in which it began
 };
 
-/// Which threads wrote and read a byte of shared memory last, and behind how many barriers. Small: a block has a hundred thousand of
+/// Which touches wrote and read a byte of shared memory last: numbers of `Touch`es, 0: none of this block. Small: a block has a hundred thousand of
 /// them, and to find them in the CPU's caches is most of the time of an access.
 struct Touched {
   uint32_t written = 0, read = 0;
-  int16_t writer = 0, reader = 0;
-  int16_t last = 0; ///< the thread that wrote it last
-  uint32_t fences = 0, meetings = 0; ///< of that thread, so far
-  uint32_t readMeetings = 0; ///< of the thread that read it last
-  uint32_t copied = 0; ///< the fences, and one, of the thread that wrote it by a copy, so far; 0: nobody did
 };
-static_assert(sizeof(Touched) == 32);
-inline constexpr int16_t kSeveral = -1; ///< threads
+
+/// What a thread touches between two barriers, as long as it neither fences nor meets others: all of it is known by one number. Numbers grow by two; those of what a
+/// copy wrote, which no fence has followed when it is written, have their lowest bit set.
+struct Touch {
+  int32_t thread; ///< or kSeveral
+  uint32_t fences, meetings; ///< of that thread, so far
+};
+inline constexpr uint32_t kByCopy = 1;
+inline constexpr int32_t kSeveral = -1; ///< threads
 
 /// wgmma m64nNk16, bf16 in, operands described as the PTX ISA has it, the left one perhaps in registers.
 struct GroupProduct {
@@ -144,6 +146,7 @@ struct Fiber {
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
   uint32_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
+  uint32_t touch = 0; ///< the number of what it touches, if that is of this step
   std::vector<BoxStore> stores; ///< that this thread has begun
   std::vector<size_t> storeGroups; ///< where each group of them that was committed ends
   const GroupProduct *product = nullptr;
@@ -159,9 +162,20 @@ struct Fiber {
 struct SharedMemory {
   std::unique_ptr<Pages> pages;
   char *begin = nullptr; ///< of the block that runs
-  std::vector<Touched> touches; ///< of each unit
-  uint32_t barriers = 0; ///< so far, with one in front of each block
-  uint32_t begun = 0; ///< so many when this block began
+  std::vector<Touched> units;
+  std::vector<Touch> touches; ///< of the block that runs
+  uint32_t first = 2; ///< the number of the first of them
+  uint32_t step = 2; ///< of the first behind the last barrier: what several threads have touched since
+
+  uint32_t add(const Touch &touch) {
+    touches.push_back(touch);
+    return first + 2 * static_cast<uint32_t>(touches.size() - 1);
+  }
+  const Touch &at(uint32_t number) const { return touches[(number - first) / 2]; }
+  /// Of a block, which forgets what the last one touched.
+  void beginBlock();
+  /// Behind a barrier.
+  void beginStep() { step = add({kSeveral, 0, 0}); }
 };
 
 class Block {
@@ -179,14 +193,17 @@ public:
   void wait(State state);
   Fiber &self() { return fibers[current]; }
 
-  uint32_t barriersSoFar() const { return own().barriers; }
-  /// This thread, or `several` of its warp or warpgroup, read or write shared memory, at any time since there were `since`
-  /// barriers: no other thread may have touched the same bytes since then if one of the two writes.
-  void touch(const void *address, int64_t bytes, bool writes, bool several, uint32_t since) {
-    touch(address, bytes, writes, several ? kSeveral : static_cast<int16_t>(current), since);
+  /// The step that runs, for what is touched at once.
+  uint32_t now() const { return own().step; }
+  /// This thread reads or writes shared memory, at any time since a step began: no other thread may have touched the same bytes meanwhile if one of the two writes.
+  void touch(const void *address, int64_t bytes, bool writes, uint32_t since) {
+    touch(address, bytes, writes, current, since);
   }
-  void touch(const void *address, int64_t bytes, bool writes) {
-    touch(address, bytes, writes, /*several=*/false, own().barriers);
+  void touch(const void *address, int64_t bytes, bool writes) { touch(address, bytes, writes, now()); }
+  /// Of the async proxy.
+  void fence() {
+    ++self().fences;
+    self().touch = 0;
   }
 
   //===- Barriers in shared memory, and boxes that are copied -------------------------------------------------------===//
@@ -216,53 +233,49 @@ public:
   /// What a copy of this thread has written: not ordered before wgmma until its next fence of the async proxy.
   void wroteByCopy(const void *address, int64_t bytes) {
     for (Touched &unit : unitsOf(own(), address, bytes))
-      unit.copied = self().fences + 1;
+      unit.written |= kByCopy;
   }
 
 private:
   /// What is known of some bytes of shared memory: of each two together, until somebody touches one alone. Empty outside of it, and where barriers are ignored.
   std::span<Touched> unitsOf(SharedMemory &memory, const void *address, int64_t bytes) {
     int64_t first = static_cast<const char *>(address) - memory.begin;
-    if (first < 0 || first + bytes > sharedSize || ignoresBarriers())
+    if (first < 0 || first + bytes > sharedSize || ignoresBarriers)
       return {};
-    if ((first | bytes) & (unitBytes - 1))
+    if ((first | bytes) & (unitBytes - 1)) [[unlikely]]
       touchSingleBytes();
-    return {memory.touches.data() + first / unitBytes, static_cast<size_t>(bytes / unitBytes)};
+    return {memory.units.data() + first / unitBytes, static_cast<size_t>(bytes / unitBytes)};
   }
   void touchSingleBytes();
 
-  void touch(const void *address, int64_t bytes, bool writes, int16_t thread, uint32_t since) {
+  /// `thread` may be kSeveral, of a warp or warpgroup.
+  void touch(const void *address, int64_t bytes, bool writes, int64_t thread, uint32_t since) {
     SharedMemory &memory = own();
-    const uint32_t barriers = memory.barriers;
-    // Threads of a warp that have met since then have done so as at a barrier.
-    auto met = [&](int16_t other, uint32_t meetings) {
-      return since == barriers && thread >= 0 && other >= 0 && other / kWarp == thread / kWarp &&
-             fibers[other].meetings != meetings;
-    };
-    const int16_t who = thread >= 0 ? thread : static_cast<int16_t>(current);
-    const Fiber &fiber = fibers[who];
-    for (Touched &unit : unitsOf(memory, address, bytes)) {
-      if ((unit.written >= since && unit.writer != thread && !met(unit.writer, unit.meetings)) ||
-          (writes && unit.read >= since && unit.reader != thread && !met(unit.reader, unit.readMeetings)))
-        fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
-      if (writes) {
-        unit.written = barriers;
-        unit.writer = thread;
-        unit.last = who;
-        unit.fences = fiber.fences;
-        unit.meetings = fiber.meetings;
-        unit.copied = 0;
-      } else {
-        unit.reader = unit.read == barriers && unit.reader != thread ? kSeveral : thread;
-        unit.read = barriers;
-        unit.readMeetings = fiber.meetings;
-      }
+    std::span<Touched> units = unitsOf(memory, address, bytes);
+    if (units.empty())
+      return;
+    const uint32_t step = memory.step, mine = thread == kSeveral ? step : touchOf(memory, thread);
+    for (Touched &unit : units) {
+      if ((unit.written >= since && unit.written != mine) || (writes && unit.read >= since && unit.read != mine))
+        checkTouch(memory, unit, writes, thread, since);
+      if (writes)
+        unit.written = mine;
+      else if (unit.read < step)
+        unit.read = mine;
+      else if (unit.read != mine && unit.read != step)
+        unit.read = memory.at(unit.read).thread == thread ? mine : step;
     }
   }
-  static bool ignoresBarriers() {
-    static const bool off = isSet("BRAID_EMULATE_BARRIERS", "off");
-    return off;
+  /// The number of what this thread touches now.
+  uint32_t touchOf(SharedMemory &memory, int64_t thread) {
+    Fiber &fiber = fibers[thread];
+    if (fiber.touch < memory.step)
+      fiber.touch = memory.add({static_cast<int32_t>(thread), fiber.fences, fiber.meetings});
+    return fiber.touch;
   }
+  /// Ends the process unless what others touched since then was this thread, or one of its warp that has met it.
+  void checkTouch(const SharedMemory &memory, Touched unit, bool writes, int64_t thread, uint32_t since) const;
+
   /// At the end of a thread, when all are read.
   void finishStores();
   static void execute(const BoxStore &store);
@@ -336,6 +349,7 @@ private:
   std::vector<BoxCopy> boxes; ///< that are under way
   int64_t sharedSize = 0;
   int64_t unitBytes = 2; ///< of shared memory, of which it is known together who touched them
+  const bool ignoresBarriers = isSet("BRAID_EMULATE_BARRIERS", "off");
   std::vector<int64_t> order;
   std::vector<SharedMemory> memories; ///< by rank
   std::unique_ptr<Pages> globalPages;
@@ -347,8 +361,14 @@ private:
   int64_t number = 0, threads = 0, blockThreads = 1, current = 0, currentRank = 0; ///< threads: of all blocks
 };
 
-/// The one that this thread of the CPU runs.
-Block &theBlock();
+/// The one that this thread of the CPU runs. Kernels ask with each access, so it is found in a place that is known when the library is loaded. Of those there
+/// are few bytes for libraries that are opened later: the block itself lies elsewhere.
+[[gnu::tls_model("initial-exec")]] extern thread_local constinit Block *knownBlock;
+Block &makeBlock();
+inline Block &theBlock() {
+  Block *known = knownBlock;
+  return known ? *known : makeBlock();
+}
 
 } // namespace emulator
 } // namespace braid

@@ -172,8 +172,7 @@ int32_t braid_emulate_shuffle(int32_t value, int32_t offset, int32_t mode) {
 void braid_emulate_copy(int64_t target, int64_t source, int32_t size, int32_t live) {
   if (target % size != 0 || source % size != 0)
     fail("an asynchronous copy that is not aligned", theBlock().thread());
-  Copy copy{reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live,
-            theBlock().barriersSoFar()};
+  Copy copy{reinterpret_cast<char *>(target), reinterpret_cast<const char *>(source), size, live, theBlock().now()};
   theBlock().touch(copy.target, size, /*writes=*/true);
   // A copy may be done at any time until it is waited for: at the first, in this order of threads, else at the last.
   static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
@@ -197,7 +196,7 @@ void braid_emulate_copies_wait(int32_t most) {
   static const bool atOnce = isSet("BRAID_EMULATE_ORDER", "reverse");
   for (size_t i = 0; i < done; ++i) {
     const Copy &copy = self.copies[i];
-    theBlock().touch(copy.target, copy.size, /*writes=*/true, /*several=*/false, copy.begun);
+    theBlock().touch(copy.target, copy.size, /*writes=*/true, copy.begun);
     if (!atOnce)
       execute(copy);
     theBlock().wroteByCopy(copy.target, copy.size);
@@ -260,7 +259,7 @@ void braid_emulate_bulk_add_f32(int64_t source, int64_t index, const int64_t *sl
 void braid_emulate_bulk_commit() { theBlock().commitStores(); }
 void braid_emulate_bulk_read(int32_t most) { theBlock().awaitRead(most); }
 
-void braid_emulate_fence_async() { ++theBlock().self().fences; }
+void braid_emulate_fence_async() { theBlock().fence(); }
 
 /// `sums`: n / 2 numbers of this thread of the warpgroup.
 void braid_emulate_wgmma(int64_t a, int64_t b, int32_t n, int32_t turnedA, int32_t turnedB, void *sums) {

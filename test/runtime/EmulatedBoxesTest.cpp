@@ -1,32 +1,18 @@
 // Boxes that kernels store from shared memory, or send to all blocks of a cluster, on the emulator inside of the driver's stub: what arrives, and what
 // a GPU would do wrong at times.
+#include "test/runtime/EmulatedCalls.h"
+
 #include <gtest/gtest.h>
 
 #ifdef BRAID_TEST_CUDA_STUBS
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include <dlfcn.h>
-
 namespace braid::runtime::test {
 namespace {
-
-template <typename Function> Function *emulated(const char *name) {
-  static void *stub = dlopen(BRAID_TEST_CUDA_STUBS "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  auto *found = reinterpret_cast<Function *>(dlsym(stub, (std::string("braid_emulate_") + name).c_str()));
-  EXPECT_NE(found, nullptr) << name;
-  return found;
-}
-
-// Blocks of one warp.
-void runBlocks(void (*thread)(void *), int64_t blocks, int64_t sharedBytes, int64_t cluster) {
-  emulated<void(void (*)(void *), void *, int64_t, int64_t, int64_t, int64_t, int64_t)>("blocks")(
-      thread, nullptr, 0, blocks, 32, sharedBytes, cluster);
-}
 
 // A block of one warp stores two boxes of 16 rows of 32 f32 from the same shared memory, to a buffer of 24 rows, or adds them.
 struct TwoBoxes {
@@ -37,7 +23,7 @@ struct TwoBoxes {
 
   void run() {
     theCase = this;
-    runBlocks([](void *) { theCase->thread(); }, 1, 2048, /*cluster=*/1);
+    runBlocks([](void *) { theCase->thread(); }, /*blocks=*/1, /*threads=*/32, /*sharedBytes=*/2048);
   }
 
 private:
@@ -92,7 +78,7 @@ struct TwoBlocks {
     for (size_t i = 0; i < buffer.size(); ++i)
       buffer[i] = static_cast<uint16_t>(i * 7 % 8191);
     theCase = this;
-    runBlocks([](void *) { theCase->thread(); }, 2, 4096, /*cluster=*/2);
+    runBlocks([](void *) { theCase->thread(); }, /*blocks=*/2, /*threads=*/32, /*sharedBytes=*/4096, /*cluster=*/2);
   }
 
 private:
