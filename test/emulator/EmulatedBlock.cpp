@@ -498,34 +498,15 @@ bool Block::releasePhases() {
 
 //===- Products of a warpgroup -----------------------------------------------------------------------------------===//
 
-static constexpr uint32_t kPendingNaN = 0x7fc00000;
-
-static uint32_t bitsOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-PendingSum *Block::pendingOf(Fiber &fiber, float sum) {
-  uint32_t number = bitsOf(sum) ^ kPendingNaN;
-  return number != 0 && number < fiber.pendingSums.size() ? &fiber.pendingSums[number] : nullptr;
-}
-
-float Block::promise(Fiber &fiber, float before, float value) {
-  if (PendingSum *pending = pendingOf(fiber, before)) {
-    *pending = {value, fiber.committed};
-    return before;
-  }
+float Block::promiseAnother(Fiber &fiber, PendingSum sum) {
   if (fiber.freeSums.empty()) {
     fiber.freeSums.push_back(static_cast<uint32_t>(fiber.pendingSums.size()));
     fiber.pendingSums.emplace_back();
   }
-  uint32_t number = fiber.freeSums.back(), bits = kPendingNaN | number;
+  uint32_t number = fiber.freeSums.back();
   fiber.freeSums.pop_back();
-  fiber.pendingSums[number] = {value, fiber.committed};
-  float sum;
-  std::memcpy(&sum, &bits, sizeof(sum));
-  return sum;
+  fiber.pendingSums[number] = sum;
+  return std::bit_cast<float>(kPendingNaN | number);
 }
 
 void Block::settleSums(float *sums, int32_t count) {
@@ -533,7 +514,7 @@ void Block::settleSums(float *sums, int32_t count) {
     if (const PendingSum *pending = pendingOf(self(), *sum)) {
       if (pending->group >= self().finished)
         fail("sums of a wgmma are read that was not waited for", current);
-      self().freeSums.push_back(bitsOf(*sum) ^ kPendingNaN);
+      self().freeSums.push_back(std::bit_cast<uint32_t>(*sum) ^ kPendingNaN);
       *sum = pending->value;
     }
 }
@@ -639,12 +620,13 @@ void Block::multiplyGroup(int64_t first) {
   for (int row = 0; row < 64; ++row) {
     // Four lanes have a row: two neighbours of each eight columns.
     auto eachSum = [&](auto body) {
-      for (int lane = row % 8 * 4; lane < row % 8 * 4 + 4; ++lane)
-        for (int column = lane % 4 * 2; column < product.n; column += 8)
-          for (int i = 0; i < 2; ++i) {
-            Fiber &fiber = fibers[first + row / 16 * kWarp + lane];
-            body(fiber, fiber.sums[column / 8 * 4 + row % 16 / 8 * 2 + i], column + i);
-          }
+      for (int lane = row % 8 * 4; lane < row % 8 * 4 + 4; ++lane) {
+        Fiber &fiber = fibers[first + row / 16 * kWarp + lane];
+        float *sum = fiber.sums + row % 16 / 8 * 2;
+        for (int column = lane % 4 * 2; column < product.n; column += 8, sum += 4)
+          for (int i = 0; i < 2; ++i)
+            body(fiber, sum[i], column + i);
+      }
     };
     float a[16], sums[kMostColumns];
     std::transform(one.a.begin() + row * 16, one.a.begin() + row * 16 + 16, a, fromBf16);
@@ -653,7 +635,9 @@ void Block::multiplyGroup(int64_t first) {
       sums[column] = pending ? pending->value : sum;
     });
     addProducts(sums, a, b.data(), product.n);
-    eachSum([&](Fiber &fiber, float &sum, int column) { sum = promise(fiber, sum, sums[column]); });
+    eachSum([&](Fiber &fiber, float &sum, int column) {
+      sum = promise(fiber, sum, {sums[column], static_cast<int32_t>(fiber.committed)});
+    });
   }
   inFlight[groupOf(first)].back().push_back(std::move(one));
 }

@@ -9,6 +9,7 @@
 #define TEST_EMULATOR_EMULATEDBLOCK_H
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -133,7 +134,7 @@ struct InFlight {
 /// A sum that a product of a thread's group number `group` is to write.
 struct PendingSum {
   float value;
-  int64_t group;
+  int32_t group;
 };
 
 struct Fiber {
@@ -281,8 +282,20 @@ private:
   static void execute(const BoxStore &store);
 
   /// Until products are waited for, their sums are NaNs to the program, each with a number: whoever reads or moves them by more than a copy has a NaN.
-  static PendingSum *pendingOf(Fiber &fiber, float sum);
-  static float promise(Fiber &fiber, float before, float value);
+  static PendingSum *pendingOf(Fiber &fiber, float sum) {
+    uint32_t number = std::bit_cast<uint32_t>(sum) ^ kPendingNaN;
+    return number != 0 && number < fiber.pendingSums.size() ? &fiber.pendingSums[number] : nullptr;
+  }
+  static constexpr uint32_t kPendingNaN = 0x7fc00000;
+  /// What stands for a sum, where `before` stood.
+  static float promise(Fiber &fiber, float before, PendingSum sum) {
+    if (PendingSum *pending = pendingOf(fiber, before)) {
+      *pending = sum;
+      return before;
+    }
+    return promiseAnother(fiber, sum);
+  }
+  static float promiseAnother(Fiber &fiber, PendingSum sum);
 
   PhaseBarrier &phasesOf(char *barrier);
   void endPhase(PhaseBarrier &barrier);
