@@ -224,11 +224,19 @@ Status checkTensorMaps(const Program &program, const schema::Kernel &kernel) {
   if (maps > 0 && program.target() != "cuda")
     return corrupt("kernel '{}': {} tensor maps, but target {} has none; valid: cuda", kernel.name()->string_view(),
                    maps, program.target());
-  if (constexpr size_t most = 16; maps > most)
-    return corrupt("kernel '{}': {} tensor maps; a kernel has at most {}", kernel.name()->string_view(), maps, most);
   for (uint32_t i = 0; i < maps; ++i)
     BRAID_TRY(checkTensorMap(kernel, *kernel.maps()->Get(i))
                   .withContext(fmt::format("kernel '{}': tensor map {}", kernel.name()->string_view(), i)));
+  return Status::success();
+}
+
+Status checkParameterBytes(const Program &program, const schema::Kernel &kernel) {
+  constexpr int64_t beside = 4; // those of the grid and of scratch
+  int64_t slots = beside + (kernel.params() ? kernel.params()->size() : 0),
+          maps = kernel.maps() ? kernel.maps()->size() : 0;
+  if (int64_t bytes = parameterBytes(slots, maps); program.target() == "cuda" && bytes > maxParameterBytes)
+    return corrupt("kernel '{}': {} slots and {} tensor maps take {} bytes of parameters; a launch has at most {}",
+                   kernel.name()->string_view(), slots, maps, bytes, maxParameterBytes);
   return Status::success();
 }
 
@@ -264,6 +272,7 @@ Status checkKernels(const Program &program) {
                          param->name()->string_view(), axes, sizes);
       }
     BRAID_TRY(checkTensorMaps(program, *kernel));
+    BRAID_TRY(checkParameterBytes(program, *kernel));
   }
   if (!kernels.empty() && !program.file().code())
     return corrupt("{} kernels but no code", kernels.size());

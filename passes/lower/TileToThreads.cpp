@@ -2,6 +2,7 @@
 #include "passes/Passes.h"
 #include "passes/lower/LowerKernels.h"
 #include "passes/lower/ThreadLowering.h"
+#include "runtime/schema/Limits.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -88,6 +89,16 @@ static LogicalResult lowerKernel(func::FuncOp kernel, const BlockLimits &limits,
   return success();
 }
 
+/// What no runtime would load is not written.
+static LogicalResult checkParameters(func::FuncOp function, int64_t slots) {
+  auto maps = static_cast<int64_t>(tensorMapsOf(function).size());
+  if (int64_t bytes = parameterBytes(slots, maps); bytes > maxParameterBytes)
+    return function.emitError("@") << function.getName() << ": " << slots << " slots and " << maps
+                                   << " tensor maps take " << bytes << " bytes of parameters; a launch has at most "
+                                   << maxParameterBytes;
+  return success();
+}
+
 LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &limits) {
   IRRewriter rewriter(module.getContext());
   module.walk(expandElements);
@@ -103,6 +114,7 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
     // make again what they can.
     bool done = false;
     std::string name = kernel.getName().str();
+    int64_t slots = KernelSignature::of(kernel).slotsOnDevice();
     int64_t threads = chooseThreads(kernel);
     auto liesInColumns = [&](int64_t dealtTo) {
       return ThreadLowering(kernel, limits, dealtTo, Thrift::none, true, false).liesInColumns();
@@ -120,7 +132,7 @@ LogicalResult braid::lowerTilesToThreads(ModuleOp module, const BlockLimits &lim
     }
     if (!done && failed(lowerKernel(kernel, limits, threads, /*mayScratch=*/true, done)))
       return failure();
-    if (!done)
+    if (!done || failed(checkParameters(module.lookupSymbol<func::FuncOp>(name), slots)))
       return failure();
   }
   return success();

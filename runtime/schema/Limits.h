@@ -13,4 +13,11 @@ inline constexpr int64_t maxAccumulationSteps = 1 << 16; // batches whose gradie
 inline constexpr uint64_t maxArenaBytes = uint64_t(1)
                                           << 50; // of a rank: more than any has, but a plan says of how much too much
 
+// The parameters of a launch on a GPU: 4 KB is what devices and drivers of all ages take (32 KB since PTX 8.1). Slots of 8 bytes, with
+// those of the grid and of scratch; tensor maps behind them, both from a multiple of 128 bytes on, for which as many stay free in front.
+inline constexpr int64_t maxParameterBytes = 4096;
+inline constexpr int64_t parameterBytes(int64_t slots, int64_t maps) {
+  return maps == 0 ? slots * 8 : 128 + (slots * 8 + 127) / 128 * 128 + maps * 128;
+}
+
 } // namespace braid

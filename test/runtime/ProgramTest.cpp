@@ -148,8 +148,15 @@ const Case cases[] = {
      [](Sample &p) { p.kernels[0]->scratch_bytes = (1 << 30) + 1; }},
     {"kernel 'coordinates': 1 tensor maps, but target cpu has none; valid: cuda",
      [](Sample &p) { p.theMap(), p.target = "cpu"; }},
-    {"kernel 'coordinates': 17 tensor maps; a kernel has at most 16",
-     [](Sample &p) { for (int i = 0; i < 17; ++i) p.theMap(); }},
+    {"kernel 'coordinates': 7 slots and 31 tensor maps take 4224 bytes of parameters; a launch has at most 4096",
+     [](Sample &p) { for (int i = 0; i < 31; ++i) p.theMap(); }},
+    {"kernel 'coordinates': 513 slots and 0 tensor maps take 4104 bytes of parameters; a launch has at most 4096",
+     [](Sample &p) {
+       p.theMap(), p.kernels[coordinates]->maps.clear();
+       auto &params = p.kernels[coordinates]->params;
+       while (params.size() < 509)
+         (params.emplace_back(std::make_unique<schema::ParamT>()))->name = fmt::format("more{}", params.size());
+     }},
     {"kernel 'coordinates': tensor map 1: parameter 3 of 3", [](Sample &p) { p.theMap(), p.theMap().param = 3; }},
     {"kernel 'coordinates': tensor map 0: parameter 'base' is no pointer", [](Sample &p) { p.theMap().param = 1; }},
     {"tensor map 0: parameter 'out' has elements of type f64, but bulk copies bring bf16 or f32",
