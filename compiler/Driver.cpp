@@ -107,6 +107,8 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
+  for (const std::string &warning : modelWarnings(*spec))
+    (*module)->emitWarning() << warning;
   setScheduleKeys(**module, spec->schedule);
   std::optional<Machine> machine = options.machine;
   if (const std::optional<MachineSpec> &known = spec->schedule.machine)

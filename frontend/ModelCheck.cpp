@@ -339,6 +339,19 @@ int64_t braid::firstValueWidth(const MixerSpec &mixer) {
   return keeps ? lsm->heads * lsm->valueDim : 0;
 }
 
+std::vector<std::string> braid::modelWarnings(const ModelSpec &spec) {
+  std::vector<std::string> warnings;
+  for (const auto &[letter, ffn] : spec.ffns)
+    if (const auto *moe = std::get_if<MoeSpec>(&ffn); moe && moe->topK == 1 && moe->router.normalize)
+      warnings.push_back(
+          formatv("ffns.{0}.router.normalize: true with top_k 1 makes every weight 1: the router learns from "
+                  "balance_loss and "
+                  "z_loss alone, nothing from the model's loss; with false the weight is the expert's probability",
+                  StringRef(&letter, 1))
+              .str());
+  return warnings;
+}
+
 llvm::LogicalResult braid::checkModelSpec(const ModelSpec &spec, KeyErrorFn error) {
   return Checker(spec, error).run();
 }

@@ -448,7 +448,12 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
   }
   MoeSpec spec;
   r.requireInteger("num_experts", spec.numExperts, 1, maxExperts);
-  r.requireInteger("top_k", spec.topK, 1, maxExperts);
+  spec.topK = 1;
+  r.requireInteger("top_k", spec.topK, INT64_MIN, INT64_MAX); // not more than experts: checkModelSpec
+  if (spec.topK < 1)
+    r.error("top_k", llvm::formatv("{0} is out of range; valid: 1 to {1}", spec.topK,
+                                   spec.numExperts > 0 ? spec.numExperts : maxExperts)
+                         .str());
   r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
   r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
   r.choice("activation", spec.activation, activationNames());

@@ -303,6 +303,8 @@ llvm::LogicalResult parseOverlapDegrees(llvm::StringRef text, ScheduleSpec &sche
 /// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
 using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;
 llvm::LogicalResult checkModelSpec(const ModelSpec &spec, KeyErrorFn error);
+/// What a valid description says that hardly anybody means.
+std::vector<std::string> modelWarnings(const ModelSpec &spec);
 
 } // namespace braid
 

@@ -391,6 +391,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.heads: 128 times value_dim 2048 exceeds 131072 features of a token; valid: at most 64"},
       // ---- feed-forward
       {R"("top_k": 2)", R"("top_k": 9)", "m.json:9: ffns.M.top_k: 9 exceeds num_experts 8; valid: 1 to 8"},
+      {R"("top_k": 2)", R"("top_k": 0)", "m.json:9: ffns.M.top_k: 0 is out of range; valid: 1 to 8"},
       {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
        "m.json:9: ffns.M.router.normalize: true with top_k 1 makes every weight 1, so the router never learns; valid: "
        "false, or a balance_loss or z_loss above 0"},
