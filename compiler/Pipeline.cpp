@@ -370,6 +370,8 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
     if (!opened)
       return module.emitError("--kernel-cache: ") << llvm::toString(opened.takeError()), failure();
     cache = std::move(*opened);
+    if (StringRef why = cache->whyNotKept(); !why.empty())
+      module.emitWarning("--kernel-cache: kernels are not kept: ") << why;
   }
   ProgramParts parts{options.target, {}, {}, {}, {}, 0};
   std::vector<char> code;

@@ -64,8 +64,12 @@ Expected<std::unique_ptr<KernelCache>> KernelCache::open(StringRef directory) {
     return createStringError(directory +
                              " is not a folder, nor a link to one; valid: a folder, or a name that one can be "
                              "made by");
-  if (Error error = checkWritable(cache->path("new")))
-    return std::move(error);
+  // What others keep there can be read all the same.
+  if (Error error = checkWritable(cache->path("new"))) {
+    cache->notKept = toString(std::move(error));
+    cache->full = true;
+    return cache;
+  }
   CachePruningPolicy policy;
   policy.MaxSizeBytes = uint64_t(4) << 30;
   pruneCache(directory, policy);

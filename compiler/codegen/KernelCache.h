@@ -22,8 +22,10 @@ public:
   using Compile = llvm::function_ref<mlir::FailureOr<std::vector<char>>()>;
 
   /// Makes the directory if it is not there. Kernels that nobody asked for in a week go, then the oldest where there are
-  /// more than 4 GiB. An error if it cannot be made or written to.
+  /// more than 4 GiB. An error if it cannot be made.
   static llvm::Expected<std::unique_ptr<KernelCache>> open(llvm::StringRef directory);
+  /// Why nothing can be written there, and kernels are only taken; empty: they are kept.
+  llvm::StringRef whyNotKept() const { return notKept; }
 
   /// The code of one kernel in a module of its own: what is kept of it, else what `compile` makes, which is then kept.
   /// `target` is all that it depends on besides the kernel's text and this compiler. Any number of threads may ask. That
@@ -37,7 +39,7 @@ private:
   std::optional<std::vector<char>> find(llvm::StringRef key) const;
   llvm::Error keep(llvm::StringRef key, llvm::ArrayRef<char> code) const;
 
-  std::string directory;
+  std::string directory, notKept;
   mutable std::once_flag known;
   mutable std::string
       compiler; ///< the builds of this program and of every library it has loaded when it is first asked
