@@ -94,7 +94,9 @@ std::string tune::staleWarning(const std::string &path, const CompileOptions &op
   Json model = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   Json schedule = model.is_object() ? model.value("schedule", Json()) : Json();
   Json tuned = schedule.is_object() ? schedule.value(evidenceKey, Json()) : Json();
-  if (!tuned.is_object())
+  Json kind = tuned.is_object() ? tuned.value("kind", Json()) : Json();
+  bool measured = kind == Json("measured");
+  if (!measured && kind != Json("predicted"))
     return ""; // nothing was tuned, or what is wrong is the compiler's to say
   Json train = model.value("train", Json::object());
   auto asked = [&](const char *key, std::optional<int64_t> flag) -> Json {
@@ -104,7 +106,6 @@ std::string tune::staleWarning(const std::string &path, const CompileOptions &op
   for (auto [key, flag] : {std::pair("batch", options.batch), std::pair("seq_len", options.seqLen)})
     if (Json now = asked(key, flag); !now.is_null())
       identity[key] = now;
-  bool measured = tuned.value("kind", Json()) == Json("measured");
   if (measured && cluster.empty() && options.target == "cpu" && options.cpu == "native")
     identity["machine"] = machineName();
   if (!measured && !cluster.empty())
