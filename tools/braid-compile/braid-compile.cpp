@@ -96,7 +96,7 @@ int main(int argc, char **argv) {
       ->type_name("CPU");
   CLI::Option *level =
       app.add_option("--opt-level", options.optLevel,
-                     "machine code of CPUs: 2 (optimised) or 0 (made in a quarter of the time, runs half as fast) "
+                     "machine code of CPUs: 2 (optimised) or 0 (compiles in a third of the time, runs half as fast) "
                      "(default: $BRAID_OPT_LEVEL, else 2)");
   orVariable(app, oneOf(level, {"0", "2"}), "BRAID_OPT_LEVEL")->type_name("N");
   oneOf(app.add_option("--dtype", options.dtype,
