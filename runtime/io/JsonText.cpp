@@ -38,11 +38,20 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text) {
   }
 }
 
+static std::string asciiOf(const nlohmann::json &value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string escaped(std::string_view text) {
+  std::string quoted = asciiOf(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 std::string shownValue(const nlohmann::json &value) {
   if (!value.is_primitive())
     return value.type_name();
   constexpr size_t most = 40;
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
+  std::string text = asciiOf(value);
   return text.size() > most ? text.substr(0, most) + ".." : text;
 }
 

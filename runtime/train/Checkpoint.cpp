@@ -1,6 +1,7 @@
 #include "runtime/train/Checkpoint.h"
 
 #include "runtime/Bf16.h"
+#include "runtime/io/JsonText.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/Words.h"
@@ -122,7 +123,7 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
     name.pop_back();
   if (!stepOf(name))
     return Status::error(ErrorCode::corruptFile, "{}: holds '{}', which is not the name of a checkpoint{}", pointer,
-                         name.substr(0, 40), describeComplete(path));
+                         escaped(name.substr(0, 40)), describeComplete(path));
   std::string checkpoint = path + "/" + name;
   if (!pathExists(checkpoint + "/index.json"))
     return Status::error(ErrorCode::notFound, "{}: names {}, which has no index.json{}", pointer, checkpoint,
@@ -270,8 +271,18 @@ Status publish(const std::string &directory, const std::string &temporary, uint6
       .withContext(fmt::format("{}/latest does not name it (--resume-step={} does)", directory, step));
 }
 
+// What has the name of a checkpoint is complete, also while it is being removed.
+Status removeCheckpoint(const std::string &directory, uint64_t step) {
+  std::string name = checkpointName(step), old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
+  if (!pathExists(directory + "/" + name))
+    return Status::success();
+  BRAID_TRY(removeAll(old));
+  BRAID_TRY(renamePath(directory + "/" + name, old));
+  return removeAll(old);
+}
+
 Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,
-                       const CheckpointState &state, int keep, bool &published) {
+                       const CheckpointState &state, int keep, std::span<const uint64_t> left, bool &published) {
   if (rank.isFirst()) {
     BRAID_TRY(makeDirectories(directory));
     BRAID_TRY(removeUnfinished(directory));
@@ -290,6 +301,9 @@ Status writeCheckpoint(Rank &rank, const std::string &directory, const std::stri
     BRAID_TRY(writeFileAtomic(temporary + "/index.json", text));
     BRAID_TRY(syncDirectory(temporary));
     BRAID_TRY(publish(directory, temporary, state.step, published));
+    for (uint64_t step : left)
+      if (step != state.step)
+        BRAID_TRY(removeCheckpoint(directory, step).withContext("checkpoints of another end were not removed"));
     BRAID_TRY(pruneCheckpoints(directory, state.step, keep));
   }
   return rank.barrier("checkpoint");
@@ -309,13 +323,8 @@ static Status removeOlder(const std::string &directory, uint64_t newest, int kee
   BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(directory));
   std::erase_if(steps, [&](uint64_t step) { return step >= newest; });
   size_t others = static_cast<size_t>(std::max(keep, 1)) - 1;
-  for (size_t i = 0; i + others < steps.size(); ++i) {
-    // What has the name of a checkpoint is complete, also while it is being removed.
-    std::string name = checkpointName(steps[i]), old = directory + "/" + std::string(temporaryPrefix) + "old-" + name;
-    BRAID_TRY(removeAll(old));
-    BRAID_TRY(renamePath(directory + "/" + name, old));
-    BRAID_TRY(removeAll(old));
-  }
+  for (size_t i = 0; i + others < steps.size(); ++i)
+    BRAID_TRY(removeCheckpoint(directory, steps[i]));
   return Status::success();
 }
 
@@ -324,10 +333,10 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
 }
 
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
-                      bool *isComplete) {
+                      bool *isComplete, std::span<const uint64_t> left) {
   std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
   bool published = false;
-  Status status = writeCheckpoint(rank, directory, temporary, state, keep, published);
+  Status status = writeCheckpoint(rank, directory, temporary, state, keep, left, published);
   if (isComplete)
     *isComplete = published;
   // What was begun takes room that a full disk does not have.

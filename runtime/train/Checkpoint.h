@@ -26,10 +26,11 @@ Status removeUnfinished(const std::string &directory);
 // leaves half removed is removed with the next checkpoint.
 Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep);
 
-// Collective. Writes parameters and moments, moves `latest`, then removes all but the newest `keep` checkpoints. An error
+// Collective. Writes parameters and moments, moves `latest`, then removes the checkpoints of the steps `left`, which are of an end that
+// the training has left, and all but the newest `keep` of the others up to this one. An error
 // leaves `isComplete` true on rank 0 when the checkpoint is there all the same, and only what follows it failed.
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
-                      bool *isComplete = nullptr);
+                      bool *isComplete = nullptr, std::span<const uint64_t> left = {});
 
 // Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
 // of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.

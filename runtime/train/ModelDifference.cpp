@@ -19,6 +19,9 @@ using Json = nlohmann::json;
 constexpr std::array modelKeys = {"name",          "dtype", "context_len", "decode_batch",
                                   "max_documents", "init",  "train",       "schedule"};
 constexpr std::array mixerKeys = {"decay_range", "step_range", "slopes"};
+// Keys of `train` that are not compiled into what a step computes: a resumed run has them from its checkpoint or its program, and says so itself.
+constexpr std::array runKeys = {"batch",        "seq_len",       "accumulation_steps", "steps",
+                                "warmup_steps", "learning_rate", "min_learning_rate",  "seed"};
 // Of a stated recurrence's parameters: where they begin. Their names and shapes are what they are.
 constexpr std::array beginKeys = {"value", "values", "log_uniform", "softplus_inverse"};
 
@@ -72,6 +75,9 @@ bool isSame(const std::string &path, const Json &a, const Json &b) {
   return a == b;
 }
 
+// What of two descriptions is compared.
+enum class Part { function, training };
+
 struct Description {
   // By path, in which a kind of layer is "@" and the first one of that kind.
   std::map<std::string, Json> values;
@@ -119,10 +125,16 @@ Json parse(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
 }
 
-std::optional<Description> describe(Json json) {
+std::optional<Description> describe(Json json, Part part) {
   if (!json.is_object())
     return std::nullopt;
   Description description;
+  if (part == Part::training) {
+    description.objects.insert("");
+    if (auto train = json.find("train"); train != json.end() && train->is_object())
+      flatten(*train, "train.", description.values, description.objects);
+    return description;
+  }
   nameByLayers(json, "layer_pattern", "mixers", description);
   nameByLayers(json, "ffn_pattern", "ffns", description);
   flatten(json, "", description.values, description.objects);
@@ -132,7 +144,7 @@ std::optional<Description> describe(Json json) {
 // By path, with layers named as those of the model. An object that says, left out, what an empty one does has the key
 // `emptyKey`.
 constexpr const char *emptyKey = "{}";
-std::map<std::string, Json> defaultsOf(const Json &model, std::string_view text) {
+std::map<std::string, Json> defaultsOf(const Json &model, std::string_view text, Part part) {
   Json all = parse(text), named = Json::object();
   if (!all.is_object() || !model.is_object())
     return {};
@@ -154,7 +166,7 @@ std::map<std::string, Json> defaultsOf(const Json &model, std::string_view text)
   for (const char *key : naming)
     if (auto given = model.find(key); given != model.end())
       named[key] = *given;
-  auto description = describe(std::move(named));
+  auto description = describe(std::move(named), part);
   for (const char *key : naming)
     description->values.erase(key);
   return std::move(description->values);
@@ -182,12 +194,10 @@ std::string pathText(const Description &description, const std::string &path) {
   return path;
 }
 
-} // namespace
-
-ModelDifference compareModels(std::string_view there, std::string_view here, std::string_view defaultsText) {
+ModelDifference compare(std::string_view there, std::string_view here, std::string_view defaultsText, Part part) {
   Json ownJson = parse(here);
-  std::map<std::string, Json> defaults = defaultsOf(ownJson, defaultsText);
-  auto saved = describe(parse(there)), own = describe(std::move(ownJson));
+  std::map<std::string, Json> defaults = defaultsOf(ownJson, defaultsText, part);
+  auto saved = describe(parse(there), part), own = describe(std::move(ownJson), part);
   if (!saved || !own)
     return {};
   std::map<std::string, Json> all = saved->values;
@@ -214,7 +224,16 @@ ModelDifference compareModels(std::string_view there, std::string_view here, std
     } else if (!isSame(path, a->second, b->second) && valueText(*saved, path) != valueText(*own, path))
       differ.push_back(path);
   }
-  ModelDifference difference{"", !differ.empty()};
+  // Of a training what each run decides for itself is said where it does.
+  ModelDifference difference;
+  for (std::vector<std::string> *paths : {&differ, &missing})
+    std::erase_if(*paths, [&](const std::string &path) {
+      bool isRun = part == Part::training && contains(runKeys, path.substr(path.find('.') + 1));
+      if (isRun)
+        difference.ofRun.insert(path);
+      return isRun;
+    });
+  difference.certain = !differ.empty();
   differ.insert(differ.end(), missing.begin(), missing.end());
   constexpr size_t most = 3;
   for (size_t i = 0; i < std::min(differ.size(), most); ++i) {
@@ -230,6 +249,16 @@ ModelDifference compareModels(std::string_view there, std::string_view here, std
   if (differ.size() > most)
     difference.words += "; ..";
   return difference;
+}
+
+} // namespace
+
+ModelDifference compareModels(std::string_view there, std::string_view here, std::string_view defaults) {
+  return compare(there, here, defaults, Part::function);
+}
+
+ModelDifference compareTraining(std::string_view there, std::string_view here, std::string_view defaults) {
+  return compare(there, here, defaults, Part::training);
 }
 
 Expected<std::string> remarkOtherModel(const Program &program, const std::string &checkpoint) {

@@ -30,7 +30,7 @@ struct TrainOptions {
   int keep = 3;
   bool resume = false; // from the newest checkpoint, or from the start when there is none
   std::optional<uint64_t>
-      resumeStep; // from the checkpoint of this step instead; later ones stay until they are reached
+      resumeStep; // from the checkpoint of this step instead; later ones stay until this run has saved one
   uint64_t evalEvery = 0;
   bool checkFinite = true; // a step whose loss or gradient norm is not finite ends the run and is not applied
 

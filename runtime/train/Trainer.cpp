@@ -38,6 +38,7 @@ private:
   Status startFromCheckpoint();
   Status packRows();
   Status sayWhatChanged(const CheckpointState &before);
+  Status sayOtherTraining();
   Status loop();
   Status step();
   Json stepMetrics(double seconds, double learningRate) const;
@@ -71,7 +72,10 @@ private:
   TrainResult result;
   Clock::time_point began;
   uint64_t lastSaved = UINT64_MAX; // the step of the checkpoint that was saved or resumed from last
-  bool spoiled = false; // by the last step, which was not finite, or whose gradients were all zeros
+  std::vector<uint64_t>
+      left; // steps of checkpoints beyond the one that this run goes on from, until it has saved one of its own
+  std::string
+      spoiled; // why weights behind the last step are not saved: it was not finite, or its gradients were all zeros
 
   // Rank 0 only.
   std::optional<Progress> progress;
@@ -136,7 +140,32 @@ Status Trainer::sayWhatChanged(const CheckpointState &before) {
   BRAID_ASSIGN(std::string remark, remarkOtherModel(rank.program(), result.checkpoint));
   if (!remark.empty())
     progress->message(remark);
-  return Status::success();
+  return sayOtherTraining();
+}
+
+// What a program was compiled with holds from here on; what the checkpoint decides is as before, whatever the program says.
+Status Trainer::sayOtherTraining() {
+  const Program &program = rank.program();
+  BRAID_ASSIGN(CheckpointIndex index, readIndex(result.checkpoint));
+  ModelDifference difference = compareTraining(index.modelJson, program.metadata("model_json").value_or(""),
+                                               program.metadata("model_defaults").value_or(""));
+  if (!difference.words.empty())
+    progress->message(fmt::format("{} {} trained with other settings than {} goes on with: {}", result.checkpoint,
+                                  difference.certain ? "was" : "may have been", program.path(), difference.words));
+  auto kept = [&](const char *key, const char *what, auto is, bool given, const char *chooses) -> Status {
+    BRAID_ASSIGN(std::optional<double> says, metadataNumber(program, key));
+    if (!given && difference.ofRun.contains(key) && says && *says != static_cast<double>(is))
+      progress->message(fmt::format("{}: {} as before; the program says {} ({})", what, is, *says, chooses));
+    return Status::success();
+  };
+  BRAID_TRY(kept("train.steps", "steps of the training", state.steps, options.steps.has_value(), "--steps chooses"));
+  BRAID_TRY(kept("train.learning_rate", "learning rate", state.learningRate, options.learningRate.has_value(),
+                 "--lr chooses"));
+  BRAID_TRY(kept("train.min_learning_rate", "minimum of the learning rate", state.minLearningRate,
+                 options.minLearningRate || options.learningRate, "--min-lr chooses"));
+  BRAID_TRY(kept("train.warmup_steps", "warm-up steps", state.warmupSteps, options.warmupSteps.has_value(),
+                 "--warmup chooses"));
+  return kept("train.seed", "seed", state.seed, /*given=*/false, "a training keeps its seed");
 }
 
 // What ranks that were started differently would train apart by, or wait for each other forever.
@@ -219,6 +248,8 @@ Status Trainer::start() {
     // A `latest` without any checkpoint: they were moved or removed, and a start from nothing would bury that.
     if (!existing.empty() || (options.resume && pathExists(options.checkpointDir + "/latest")))
       BRAID_TRY(startFromCheckpoint());
+    if (resumed)
+      std::ranges::copy_if(existing, std::back_inserter(left), [&](uint64_t step) { return step > state.step; });
     // A run that was killed between a checkpoint and the removal of older ones left one too many.
     if (resumed)
       BRAID_TRY(prune(kept()));
@@ -323,7 +354,7 @@ Status Trainer::step() {
   // The weights of the last checkpoint have proved themselves.
   if (good && lastSaved == state.step)
     pruneOrSay(number, "the next checkpoint tries again");
-  if (!good && !spoiled && rank.isFirst()) {
+  if (!good && spoiled.empty() && rank.isFirst()) {
     if (!learns)
       progress->message(fmt::format("step {}: loss {}, but the gradient norm is exactly 0: nothing is learned, as "
                                     "where activations are too large for the squares of a norm (learning rate {:.3g}); "
@@ -333,7 +364,9 @@ Status Trainer::step() {
       progress->message(fmt::format("step {}: loss {}, gradient norm {}; {}; others follow steps that are finite",
                                     number, shown(loss), shown(gradNorm), lastGood()));
   }
-  spoiled = !good;
+  spoiled = good      ? ""
+            : !learns ? "its gradient norm is exactly 0, and it taught nothing"
+                      : fmt::format("its loss is {} and its gradient norm {}", shown(loss), shown(gradNorm));
   tokensSeen += tokens;
   state.step = number;
   state.dataPosition += update.samples();
@@ -418,12 +451,12 @@ void Trainer::pruneOrSay(uint64_t step, std::string_view next) {
 
 Status Trainer::save() {
   // Weights behind a step that was not finite, or taught nothing, would take the places of those to go on from.
-  if (options.checkpointDir.empty() || lastSaved == state.step || spoiled)
+  if (options.checkpointDir.empty() || lastSaved == state.step || !spoiled.empty())
     return Status::success();
   Status saved = rank.isFirst() ? keepLock() : Status::success();
   bool isComplete = false;
   if (saved.ok())
-    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete);
+    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete, left);
   if (isComplete && !saved.ok())
     return Status::error(saved.code(), "the checkpoint of step {} was saved, but {}", state.step, saved.message());
   if (!saved.ok()) {
@@ -434,6 +467,7 @@ Status Trainer::save() {
                          last);
   }
   lastSaved = state.step;
+  left.clear();
   result.checkpoint = options.checkpointDir + "/" + checkpointName(state.step);
   return Status::success();
 }
@@ -466,6 +500,8 @@ Status Trainer::loop() {
     result.progressError = progress->error();
   if (state.step > first)
     BRAID_TRY(save());
+  if (!options.checkpointDir.empty())
+    result.unsaved = spoiled;
   if (evaluator && !result.stopped) {
     BRAID_TRY(evaluateHeldout(/*last=*/true)); // which must be finite
     if (lastSaved == state.step) // no step will follow that proves the weights

@@ -14,6 +14,7 @@ struct TrainResult {
   double loss = 0; // of the last step
   double seconds = 0;
   std::string checkpoint; // the last one saved or resumed from; empty: none
+  std::string unsaved; // why there is no checkpoint of the last step, where others were asked for
   std::optional<EvalResult> heldout;
   int progressError = 0; // errno of the first write to `progress` that failed; the training went on
   Status metrics = Status::success(); // an error: the last lines are not in the file; the training went on

@@ -167,6 +167,9 @@ TEST_F(ToolFiles, DamagedCheckpointsNameThoseThatAreWhole) {
   writeText(directory / "c/latest", "nonsense");
   expectBoth("c/latest: holds 'nonsense', which is not the name of a checkpoint; complete checkpoints in c: 4, 2; ");
 
+  writeText(directory / "c/latest", std::string_view("a\0\x1b[2J\xff", 7));
+  expectBoth("c/latest: holds 'a\\u0000\\u001b[2J\\ufffd', which is not the name of a checkpoint; ");
+
   // What it says to do works; a checkpoint that lost half of a file is not offered.
   std::filesystem::resize_file(directory / "c/step-00000004/model.safetensors", 1000);
   expectError(resume, "complete checkpoints in c: 2; ");

@@ -380,6 +380,41 @@ TEST(TrainLoop, TheLastCheckpointReplacesOlderOnesWhenItIsProved) {
   EXPECT_EQ(left("unchecked", Corpus({})), (std::vector<uint64_t>{4, 6}));
 }
 
+// Checkpoints behind the one that a run goes on from are another end of the training: none to keep, and there until the run has its own.
+TEST(TrainLoop, CheckpointsOfAnEndThatWasLeftTakeNoPlaces) {
+  using Steps = std::vector<uint64_t>;
+  TemporaryDirectory directory;
+  Corpus corpus = corpusOf(sampleText(1000));
+  TrainOptions options;
+  options.steps = 10;
+  options.saveEvery = 2;
+  options.checkpointDir = directory / "c";
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  EXPECT_EQ(*listCheckpoints(options.checkpointDir), (Steps{4, 6, 8, 10}));
+  options.resume = true;
+  options.resumeStep = 6;
+  options.saveEvery = 0;
+  std::atomic<bool> stop = true; // before any step
+  options.stop = &stop;
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  EXPECT_EQ(*listCheckpoints(options.checkpointDir), (Steps{4, 6, 8, 10}));
+  EXPECT_EQ(readText(options.checkpointDir + "/latest"), "step-00000010\n");
+  options.stop = nullptr;
+  for (auto [steps, expected] : {std::pair(7, Steps{4, 6, 7}), {9, {4, 6, 7, 9}}}) {
+    options.steps = steps;
+    ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+    EXPECT_EQ(*listCheckpoints(options.checkpointDir), expected);
+    options.resumeStep.reset(); // from the newest
+  }
+  // One that has the number of a step of the other end takes its place, and all behind it go too.
+  options.resumeStep = 4;
+  options.steps = 6;
+  options.keep = 1;
+  ASSERT_TRUE(runTraining({}, options, corpus).status.ok());
+  EXPECT_EQ(*listCheckpoints(options.checkpointDir), (Steps{4, 6})); // no step has proved the last one
+  EXPECT_EQ(readText(options.checkpointDir + "/latest"), "step-00000006\n");
+}
+
 size_t beginOfSample(const Corpus &corpus, uint64_t sample) {
   auto rows = PackedRows::pack(corpus, 16, 2);
   EXPECT_TRUE(rows) << rows.message();

@@ -326,13 +326,20 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
   promptsError("[-1]", "p.jsonl:1: token 0 is -1, but the vocabulary has 0 to 199");
   for (const char *wrong : {"1.5", "\"1\"", "null"})
     promptsError(fmt::format("[{}]", wrong),
-                 fmt::format("p.jsonl:1: token 0 is {}, but a token is a whole number", wrong));
-  for (const char *wrong : {"[1", "[1] [2]", "\xff", "a"}) // lines that hold nothing are counted
-    promptsError(fmt::format("[1]\n \r\n{}\n", wrong),
-                 "p.jsonl:3: is no JSON; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
+                 fmt::format("p.jsonl:1: token 0 is {}, but the vocabulary has the whole numbers 0 to 199", wrong));
+  for (auto [wrong, shown] : {std::pair("1e0", "1.0"), {"999999999999999999999", "1e+21"}})
+    promptsError(fmt::format("[3, {}]", wrong),
+                 fmt::format("p.jsonl:1: token 1 is {}, but the vocabulary has the whole numbers 0 to 199", shown));
+  for (auto [wrong, at] : {std::pair("[1", 3), {"[1] [2]", 5}, {"\xff", 1}, {"\"a\xff\"", 3}, {"a", 1}}) {
+    promptsError(fmt::format("[1]\n \r\n{}\n", wrong), // lines that hold nothing are counted
+                 fmt::format("p.jsonl:3: is no JSON, at character {}: ", at));
+    EXPECT_NE(readText(directory / "err").find("; valid: a text in quotation marks, or token numbers as [1, 2, 3]"),
+              std::string::npos);
+  }
+  promptsError("[1e999]", "p.jsonl:1: is no JSON: ");
   promptsError("1", "p.jsonl:1: is 1, no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
   promptsError("{\"prompt\": [1]}", "p.jsonl:1: is an object, no prompt; valid: ");
-  promptsError("[[[1]]]", "p.jsonl:1: token 0 is array, but a token is a whole number");
+  promptsError("[[[1]]]", "p.jsonl:1: token 0 is array, but the vocabulary has the whole numbers 0 to 199");
   promptsError("[" + std::string(100000, '[') + std::string(100000, ']') + "]", "p.jsonl:1: token 0 is array, but");
   promptsError("[1]\n\n[]", "p.jsonl:3: the prompt is empty: ");
   writeText(directory / "p.jsonl", "[104, 105]\n\"a\"");
@@ -525,6 +532,95 @@ TEST_F(TrainTool, ACheckpointOfAnotherDescriptionIsRemarked) {
       EXPECT_EQ(outcome.err.find(expected) != std::string::npos, program == "other.braid") << outcome.err;
       EXPECT_EQ(outcome.err.find("computes something else") != std::string::npos, program == "other.braid");
     }
+}
+
+// The same tensors, trained otherwise: what is compiled into the program holds from here on, what the checkpoint says holds before the program.
+TEST_F(TrainTool, AnotherTrainingThanTheCheckpointsIsRemarked) {
+  auto describe = [&](const std::string &file, const char *train, const char *rate, const char *warmup,
+                      const char *seed) {
+    BigramOptions options;
+    options.metadata = {
+        {"model_json", fmt::format(R"({{"train": {{{}}}}})", train)},
+        {"model_defaults", R"({"train.clip_norm": 1, "train.beta1": 0.9, "train.min_learning_rate": 0})"},
+        {"train.learning_rate", rate},
+        {"train.min_learning_rate", "0"},
+        {"train.warmup_steps", warmup},
+        {"train.seed", seed}};
+    write(file, options);
+  };
+  describe("one.braid", R"("weight_decay": 0.1, "learning_rate": 0.01, "warmup_steps": 2, "seed": 1, "batch": 2)",
+           "0.01", "2", "1");
+  describe(
+      "two.braid",
+      R"("weight_decay": 0.2, "clip_norm": 2, "beta1": 0.9, "learning_rate": 0.02, "warmup_steps": 3, "seed": 4, "batch": 4)",
+      "0.02", "3", "4");
+  ASSERT_EQ(
+      run({"train", "one.braid", "--data", "train.txt", "--steps", "4", "--checkpoint-dir", "c", "--save-every", "1"})
+          .code,
+      0);
+  auto resumed = [&](const char *program, std::vector<std::string> more = {}) {
+    std::vector<std::string> command = {"train", program,         "--data", "train.txt", "--checkpoint-dir",
+                                        "c",     "--resume-step", "2"};
+    command.insert(command.end(), more.begin(), more.end());
+    Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err;
+  };
+  const std::string rate = "learning rate: 0.01 as before; the program says 0.02 (--lr chooses)\n";
+  std::string same = resumed("one.braid"), other = resumed("two.braid"),
+              chosen = resumed("two.braid", {"--lr", "0.02", "--warmup", "3"});
+  for (const char *part : {"other settings", "as before"})
+    EXPECT_EQ(same.find(part), std::string::npos) << same;
+  for (const std::string &part :
+       {std::string("c/step-00000002 was trained with other settings than two.braid goes on with: train.clip_norm: not "
+                    "given (1) "
+                    "there, 2 here; train.weight_decay: 0.1 there, 0.2 here\n"),
+        rate, std::string("warm-up steps: 2 as before; the program says 3 (--warmup chooses)\n"),
+        std::string("seed: 1 as before; the program says 4 (a training keeps its seed)\n")})
+    EXPECT_NE(other.find(part), std::string::npos) << part << other;
+  EXPECT_EQ(other.find("minimum"), std::string::npos) << other;
+  for (const char *part : {"learning rate: 0.01 as", "warm-up steps"})
+    EXPECT_EQ(chosen.find(part), std::string::npos) << chosen;
+}
+
+TEST_F(TrainTool, ARunWithoutACheckpointToGoOnFromSaysSo) {
+  writeText(directory / "broken.txt", std::string(400, '\xff'));
+  std::vector<std::string> train = {"train", "p.braid", "--data", "broken.txt", "--steps", "3", "--no-check-finite"};
+  Outcome outcome = run(train); // where none is asked for
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.find("checkpoint"), std::string::npos) << outcome.out;
+  train.insert(train.end(), {"--checkpoint-dir", "c"});
+  outcome = run(train);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("\nno checkpoint of step 3 was saved: its loss is nan and its gradient norm "),
+            std::string::npos)
+      << outcome.out;
+  EXPECT_TRUE(outcome.out.ends_with("; there is none\n")) << outcome.out;
+}
+
+TEST_F(TrainTool, FlagsOfDrawsThatChangeNothingSaySo) {
+  ASSERT_EQ(run({"train", "p.braid", "--data", "train.txt", "--steps", "1", "--checkpoint-dir", "c"}).code, 0);
+  auto said = [&](std::vector<std::string> flags) {
+    std::vector<std::string> command = {"generate", "p.braid", "--checkpoint", "c",
+                                        "--prompt", "a",       "--max-tokens", "1"};
+    command.insert(command.end(), flags.begin(), flags.end());
+    Outcome outcome = run(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.err.substr(0, outcome.err.find("prompt: "));
+  };
+  auto warning = [](const char *flag, const char *why) {
+    return fmt::format("braid-run: warning: {} changes nothing: {}\n", flag, why);
+  };
+  const char *likeliest = "with --top-k=1 the most likely token is taken", *all = "there are 256 tokens to draw from";
+  EXPECT_EQ(said({"--temperature", "1", "--top-k", "255", "--top-p", "0.9", "--seed", "3"}), "");
+  EXPECT_EQ(
+      said({"--top-k", "1"}),
+      warning("--top-k=1", "with --temperature=0, the default, nothing is drawn: the most likely token is taken"));
+  for (const char *count : {"256", "300"})
+    EXPECT_EQ(said({"--temperature", "1", "--top-k", count}), warning(fmt::format("--top-k={}", count).c_str(), all));
+  EXPECT_EQ(said({"--temperature", "0.5", "--top-k", "1", "--top-p", "0.9", "--seed", "3"}),
+            warning("--top-p=0.9", likeliest) + warning("--seed=3", likeliest) +
+                warning("--temperature=0.5", likeliest));
 }
 
 // Letters, and how often a pattern repeats, compute nothing; a default may be what the other one gives.

@@ -34,7 +34,7 @@ struct RankFlags {
   std::string launcher = "auto";
   double timeout = 600; // seconds
   std::string command;  // braid-run's
-  const CLI::Option *threadsFlag = nullptr, *timeoutFlag = nullptr;
+  const CLI::Option *threadsFlag = nullptr, *launcherFlag = nullptr, *timeoutFlag = nullptr;
 };
 // `computes`: --threads too.
 void addRankOptions(CLI::App &command, RankFlags &flags, bool computes = true);

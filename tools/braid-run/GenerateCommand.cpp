@@ -29,7 +29,7 @@ struct Options {
   int64_t maxTokens = 0;
   std::optional<int64_t> separator;
   SamplerOptions sampler;
-  const CLI::Option *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr;
+  const CLI::Option *temperatureFlag = nullptr, *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr;
   RankFlags ranks;
 };
 
@@ -68,9 +68,14 @@ Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
 
 // A line of --prompts: "text" or [1, 2, 3].
 Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary, bool &text) {
-  Json value = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded())
-    return Status::error("is no JSON; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
+  Json value;
+  try {
+    value = Json::parse(line);
+  } catch (const Json::exception &error) {
+    const auto *place = dynamic_cast<const Json::parse_error *>(&error);
+    return Status::error("is no JSON{}: {}; valid: a text in quotation marks, or token numbers as [1, 2, 3]",
+                         place ? fmt::format(", at character {}", place->byte) : "", jsonReason(error));
+  }
   text = value.is_string();
   if (text) {
     BRAID_TRY(checkReadsBytes(program, "[1, 2, 3]"));
@@ -82,7 +87,8 @@ Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int
   Tokens tokens;
   for (const Json &token : value) {
     if (!token.is_number_integer())
-      return Status::error("token {} is {}, but a token is a whole number", tokens.size(), shownValue(token));
+      return Status::error("token {} is {}, but the vocabulary has the whole numbers 0 to {}", tokens.size(),
+                           shownValue(token), vocabulary - 1);
     if (token < 0 || token >= vocabulary)
       return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shownValue(token),
                            vocabulary - 1);
@@ -229,20 +235,33 @@ private:
   std::vector<bool> complete;
 };
 
+// Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text; who
+// asks for the likeliest of all gets it at any temperature.
+void warnIdleDraws(const Options &options, size_t choices, const RankOptions &ranks) {
+  const SamplerOptions &sampler = options.sampler;
+  bool none = sampler.temperature == 0, one = !none && sampler.topK == 1;
+  const char *why = none ? "with --temperature=0, the default, nothing is drawn: the most likely token is taken"
+                         : "with --top-k=1 the most likely token is taken";
+  for (auto [flag, idle] : {std::pair(options.topKFlag, none && sampler.topK != 0),
+                            {options.topPFlag, (none || one) && sampler.topP != 1},
+                            {options.seedFlag, (none || one) && sampler.seed != 0},
+                            {options.temperatureFlag, one}})
+    if (idle)
+      warnIdle(flag, ranks, why);
+  if (!none && !one && sampler.topK >= static_cast<int64_t>(choices))
+    warnIdle(options.topKFlag, ranks, fmt::format("there are {} tokens to draw from", choices));
+}
+
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program));
-  // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text.
-  const SamplerOptions &sampler = options.sampler;
-  for (auto [flag, draws] : {std::pair(options.topKFlag, sampler.topK != 0),
-                             {options.topPFlag, sampler.topP != 1},
-                             {options.seedFlag, sampler.seed != 0}})
-    if (draws && sampler.temperature == 0)
-      warnIdle(flag, ranks, "with --temperature=0, the default, nothing is drawn: the most likely token is taken");
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
+    size_t choices = prompts.text ? 256 : generator.vocabulary();
+    if (rank.isFirst())
+      warnIdleDraws(options, choices, ranks);
     BRAID_TRY(agreeOn(rank, options, prompts.tokens));
     BRAID_TRY(checkPrompts(generator, prompts, options));
     BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
@@ -254,7 +273,6 @@ Status run(const Options &options) {
         return AfterToken::endAll;
       return last ? AfterToken::endText : AfterToken::goOn;
     };
-    size_t choices = prompts.text ? 256 : generator.vocabulary();
     if (options.separator && *options.separator >= static_cast<int64_t>(choices))
       return Status::error("--separator={}: must be a token from 0 to {}", *options.separator, choices - 1);
     BRAID_ASSIGN(GenerateResult result,
@@ -304,12 +322,14 @@ Action addGenerate(CLI::App &command) {
             0, maxTokenCount)
       ->type_name("TOKEN");
   SamplerOptions &sampler = options->sampler;
-  numberIn(command.add_option("--temperature", sampler.temperature,
-                              "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more "
-                              "random"),
-           From::least, 0, Sampler::maxTemperature)
-      ->type_name("T")
-      ->capture_default_str();
+  options->temperatureFlag =
+      numberIn(
+          command.add_option("--temperature", sampler.temperature,
+                             "0 takes the most likely token; 1 draws from the model's probabilities; above 1 is more "
+                             "random"),
+          From::least, 0, Sampler::maxTemperature)
+          ->type_name("T")
+          ->capture_default_str();
   options->topKFlag = integerIn(command.add_option("--top-k", sampler.topK,
                                                    "Draw only from the K most likely tokens (0: all), with a "
                                                    "--temperature"),

@@ -132,6 +132,9 @@ Status run(Options &options) {
                options.train.checkpointDir.empty() ? " (no --checkpoint-dir)" : "");
   else
     fmt::print("stopped at step {} of {}; continue with --resume\n", result.lastStep, result.steps);
+  if (!result.unsaved.empty())
+    fmt::print("no checkpoint of step {} was saved: {}; {}\n", result.lastStep, result.unsaved,
+               result.checkpoint.empty() ? "there is none" : "the last one is from before");
   if (!result.checkpoint.empty())
     fmt::print("checkpoint     {}\n", result.checkpoint);
   if (result.heldout)
@@ -158,20 +161,27 @@ Action addTrain(CLI::App &command) {
                                "Batches whose gradients make one step, of a program compiled with --accumulation-steps "
                                "(default: the checkpoint's, else as compiled)"),
             1, maxAccumulationSteps);
-  numberIn(command.add_option("--lr", train.learningRate,
-                              "Peak learning rate, after the warm-up (default: the model's); the minimum keeps its "
-                              "share of it"),
-           From::least, minLearningRate, maxLearningRate)
+  numberIn(
+      command.add_option("--lr", train.learningRate,
+                         "Peak learning rate, after the warm-up (default: the checkpoint's, else the model's); the "
+                         "minimum keeps its share of it"),
+      From::least, minLearningRate, maxLearningRate)
       ->type_name("RATE");
-  numberIn(command.add_option("--min-lr", train.minLearningRate,
-                              "Learning rate of the last step, at the end of the cosine (default: the model's)"),
-           From::least, 0, maxLearningRate)
+  numberIn(
+      command.add_option("--min-lr", train.minLearningRate,
+                         "Learning rate of the last step, at the end of the cosine (default: the checkpoint's, else "
+                         "the model's)"),
+      From::least, 0, maxLearningRate)
       ->type_name("RATE");
   integerIn(
-      command.add_option("--warmup", train.warmupSteps, "Steps over which the learning rate rises from 0 to its peak"),
+      command.add_option(
+          "--warmup", train.warmupSteps,
+          "Steps over which the learning rate rises from 0 to its peak (default: the checkpoint's, else the model's)"),
       0, maxTrainSteps);
-  integerIn(command.add_option("--seed", train.seed, "Seed of the parameters and of the order of the data"), 0,
-            UINT64_MAX);
+  integerIn(command.add_option("--seed", train.seed,
+                               "Seed of the parameters and of the order of the data (default: the checkpoint's, which "
+                               "a resumed run keeps, else the model's)"),
+            0, UINT64_MAX);
   CLI::Option *directory =
       command
           .add_option("--checkpoint-dir", train.checkpointDir,
@@ -194,7 +204,7 @@ Action addTrain(CLI::App &command) {
                             ->needs(directory);
   integerIn(command.add_option("--resume-step", train.resumeStep,
                                "Go on from the checkpoint of step N instead, when a newer one is damaged or its end "
-                               "was a wrong turn; newer ones are replaced as their steps are reached"),
+                               "was a wrong turn; newer ones are removed when the run has saved one of its own"),
             0, maxTrainSteps)
       ->needs(directory)
       ->excludes(resume);

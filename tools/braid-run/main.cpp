@@ -45,12 +45,13 @@ void addRankOptions(CLI::App &command, RankFlags &flags, bool computes) {
                                "Ranks to run as threads of this process: as many as the program's mesh has (default: "
                                "1; under mpirun or srun every process is a rank)"),
             1, runtime::maxThreadRanks);
-  oneOf(command.add_option("--launcher", flags.launcher,
-                           "What ranks are: threads of this process, or processes over mpi (auto: processes when "
-                           "mpirun or srun started several)"),
-        {"auto", "threads", "mpi"})
-      ->capture_default_str()
-      ->type_name("NAME");
+  flags.launcherFlag =
+      oneOf(command.add_option("--launcher", flags.launcher,
+                               "What ranks are: threads of this process, or processes over mpi (auto: processes when "
+                               "mpirun or srun started several)"),
+            {"auto", "threads", "mpi"})
+          ->capture_default_str()
+          ->type_name("NAME");
   flags.timeoutFlag = numberIn(command.add_option("--timeout", flags.timeout,
                                                   "Seconds after which a rank that does not come to a collective is "
                                                   "lost, and the run ends"),
@@ -92,6 +93,8 @@ void warnIdle(const CLI::Option *flag, const runtime::RankOptions &ranks, const 
 void warnIdleRankFlags(const runtime::Program &program, const RankFlags &flags, const runtime::RankOptions &ranks) {
   if (program.target() == "cuda")
     warnIdle(flags.threadsFlag, ranks, program.path() + " computes on a GPU, and nothing beside it");
+  if (program.mesh().worldSize() == 1 && flags.launcher == "mpi")
+    warnIdle(flags.launcherFlag, ranks, program.path() + " is of one rank, which is this process");
   if (program.mesh().worldSize() == 1 && flags.timeout != RankFlags().timeout)
     warnIdle(flags.timeoutFlag, ranks, program.path() + " is of one rank, which waits for no other");
 }
