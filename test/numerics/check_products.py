@@ -1,9 +1,9 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring|boxes|group_boxes|deep|ends|loss|pairs|split|split_pairs]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [ring|boxes|group_boxes|deep|ends|loss|pairs|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16, `split_pairs` in clusters. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import json
@@ -352,11 +352,6 @@ def main(parts=""):
         program, rng = Program("products-split"), np.random.default_rng(7)
         add_split(program, rng, 2048, 1024, 272)
         add_unbounded(program, rng, 2048, 320, 272)
-        return program.finish()
-    if parts == "split_pairs":
-        program, rng = Program("products-split-pairs"), np.random.default_rng(7)
-        add_products(program)
-        add_split(program, rng, 1024, 1024, 512)
         return program.finish()
     if parts == "loss":
         program, rng = Program("products-loss"), np.random.default_rng(7)
