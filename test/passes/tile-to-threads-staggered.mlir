@@ -1,4 +1,4 @@
-// Of two warpgroups the second one begins a tile behind the first (tile.staggered, --products=staggered): the first stores its sums while the second still multiplies.
+// Of two warpgroups the second one begins a tile some steps behind the first (tile.staggered, --products=staggered): the first stores its sums while the second still multiplies.
 // RUN: braid-opt %s --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s
 
 // A barrier more for each of the four stages, at which the four warps of the first group arrive.
