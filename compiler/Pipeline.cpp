@@ -280,8 +280,7 @@ LogicalResult braid::verifyPhase(ModuleOp module, Phase phase) {
 /// the one before it is done (Hopper). What else runs at a time, as exchanges or gradients of weights do, would hold up all of a program's tiles.
 static void noteWorkers(ModuleOp module, const CompileOptions &options) {
   module->removeAttr(kWorkersAttr);
-  module->removeAttr(kProductClustersAttr);
-  module->removeAttr(kProductStaggerAttr);
+  module->removeAttr(kProductTeamAttr);
   auto isBeside = [](Operation *op) {
     return op->hasAttr(cmd::kBesideAttr) ? WalkResult::interrupt() : WalkResult::advance();
   };
@@ -292,10 +291,8 @@ static void noteWorkers(ModuleOp module, const CompileOptions &options) {
     return;
   if (alone)
     module->setAttr(kWorkersAttr, b.getI64IntegerAttr(kHopper));
-  if (options.products == "clusters")
-    module->setAttr(kProductClustersAttr, b.getUnitAttr());
-  if (options.products == "staggered")
-    module->setAttr(kProductStaggerAttr, b.getUnitAttr());
+  if (options.products == kClusters || options.products == kStaggered)
+    module->setAttr(kProductTeamAttr, b.getStringAttr(options.products));
 }
 
 static FailureOr<ActivationBudget::Kept> runOnce(ModuleOp module, Phase from, Phase to, const CompileOptions &options,

@@ -34,7 +34,7 @@ struct Tile {
   SmallVector<int64_t, 2> rest = {}; ///< of k, behind the steps of the loop
   /// Whether operands can be copied in boxes, and whether C can.
   bool boxes = false, resultBoxes = false;
-  StringRef shared = ""; ///< the operand that neighbouring programs have in common
+  ProductTeam team = ProductTeam::apart;
 
   std::string name(StringRef kind) const {
     auto letter = [](bool transposed) { return transposed ? "t" : "n"; };
@@ -49,7 +49,7 @@ struct Tile {
       text += "_results";
     if (runsAlone() && !(boxes && resultBoxes))
       text += "_by_rows";
-    return text + sharedSuffix(shared);
+    return text + teamSuffix(team);
   }
   /// Of a kernel whose name says so where they are not.
   bool inBoxes() const { return boxes && runsAlone(); }
@@ -144,7 +144,7 @@ private:
     function->setAttr(tile::kInPlaceAttr, b.getArrayAttr({}));
     if (tile.inBoxes())
       function->setAttr(tile::kBoxesAttr, b.getUnitAttr());
-    setSharedOperand(getOperation(), kernel, tile.shared);
+    setTeam(getOperation(), kernel, tile.team);
     if (tile.inBoxes() && !tile.resultBoxes)
       function->setAttr(tile::kResultsByRowsAttr, b.getUnitAttr());
     return cmd::LaunchOp::create(b, op.getLoc(), FlatSymbolRefAttr::get(op.getContext(), kernel),
@@ -226,7 +226,7 @@ private:
     int64_t parts = tile.runsAlone() ? shareRows(down, across * batch) : down;
     int64_t band = batch == 1 ? bandOf(parts, across) : parts;
     if (tile.inBoxes())
-      tile.shared = sharedOperand(getOperation(), band, across);
+      tile.team = teamOf(getOperation(), band, across);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm"), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       const int64_t any[] = {kDynamic, kDynamic, kDynamic};
@@ -295,7 +295,7 @@ private:
     SmallVector<StringRef, 3> grid = {"column", "part", "group"};
     if (workers) {
       grid = {"worker"};
-      tile.shared = sharedInGroups(getOperation(), across);
+      tile.team = teamInGroups(getOperation(), across);
     }
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_groups"), grid, [&](KernelBuilder &k) {
@@ -317,7 +317,7 @@ private:
         k.store(cast(sum, tile.c), c, {row, column}, inside);
       };
       if (workers)
-        return eachGroupTile(k, offsets, tile.m, tile.n, tile.shared, compute);
+        return eachGroupTile(k, offsets, tile.m, tile.n, tile.team, compute);
       Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2),
           end = boundary(k, offsets, group + 1);
       eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(),
@@ -358,7 +358,7 @@ private:
         tile.fits(m, n, rows) && isAligned(op.getA(), op.getLda(), tile.a) && isAligned(op.getB(), op.getLdb(), tile.b);
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
     if (tile.inBoxes())
-      tile.shared = sharedAcross(getOperation(), n / tile.n);
+      tile.team = teamAcross(getOperation(), n / tile.n);
     OutlineContext context(getOperation());
     std::string kernel = context.kernel(tile.name("gemm_weights"), {"column", "row", "group"}, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);

@@ -217,11 +217,11 @@ private:
                     : alone() ? shareRows(tiles, across)
                               : tiles;
     int64_t band = bandOf(parts, across);
-    shared = stays()                            ? sharedInGroups(context.module, across)
-             : !offsets && alone() && inBoxes() ? sharedOperand(context.module, band, across)
-                                                : "";
+    team = stays()                            ? teamInGroups(context.module, across)
+           : !offsets && alone() && inBoxes() ? teamOf(context.module, band, across)
+                                              : ProductTeam::apart;
     std::string kernel = offsets ? groupsKernel() : rowsKernel(!before.empty());
-    setSharedOperand(context.module, kernel, shared);
+    setTeam(context.module, kernel, team);
     auto launch = stays()   ? context.launch(op, kernel, {parts})
                   : offsets ? context.launch(op, kernel, {across, parts, groups})
                             : context.launch(op, kernel, {band, across, parts / band});
@@ -310,7 +310,7 @@ private:
       name += llvm::formatv("_{0}x{1}", walk.end - walk.first, walk.step);
     if (end)
       name += "_" + end->name;
-    return alone() && !inBoxes() ? name + "_by_rows" : name + sharedSuffix(shared);
+    return alone() && !inBoxes() ? name + "_by_rows" : name + teamSuffix(team);
   }
 
   /// Whether programs take the tiles of all groups in turn.
@@ -480,7 +480,7 @@ private:
         finish(k, operands, targets, group, row, column, last);
       };
       if (stays())
-        return eachGroupTile(k, starts, m, columns, shared, compute);
+        return eachGroupTile(k, starts, m, columns, team, compute);
       Var column = k.program(0) * columns, part = k.program(1), group = k.program(2);
       auto boundary = [&](Var at) { return cast(k.at(starts, {at}), k.builder.getIndexType()); };
       Var last = boundary(group + 1);
@@ -500,7 +500,7 @@ private:
   OutlineContext &context;
   int64_t n, rows, groups, m = 0, columns = 0, depth = 0, firstTile = 0;
   SmallVector<Walk, 2> walks;
-  StringRef shared; ///< the operand that neighbouring programs have in common
+  ProductTeam team = ProductTeam::apart;
 };
 
 } // namespace
@@ -561,9 +561,9 @@ Value sumInParts(Operation *op, ValueRange as, ValueRange bs, const Product &p, 
   if (!fits(m, rows) || !fits(n, columns))
     return {};
   bool alone = runsAlone(tensorCores, rows, columns);
-  StringRef shared = alone ? sharedAcross(context.module, n / columns) : "";
+  ProductTeam team = alone ? teamAcross(context.module, n / columns) : ProductTeam::apart;
   std::string name = llvm::formatv("gemm_parts_{0}_{1}x{2}x{3}{4}{5}", typeName(element), rows, columns, sides.k,
-                                   split ? "_sum" + std::to_string(as.size()) : "", sharedSuffix(shared));
+                                   split ? "_sum" + std::to_string(as.size()) : "", teamSuffix(team));
   std::string kernel = context.kernel(name, {"column", "row", "part"}, [&](KernelBuilder &t) {
     Vars a, b;
     for (size_t i = 0; i < as.size(); ++i) {
@@ -595,7 +595,7 @@ Value sumInParts(Operation *op, ValueRange as, ValueRange bs, const Product &p, 
       t.store(sum[0], y, {part, row, column});
     });
   });
-  setSharedOperand(context.module, kernel, shared);
+  setTeam(context.module, kernel, team);
   int64_t length = llvm::alignTo(ceilDiv(k, parts), sides.k);
   parts = ceilDiv(k, length);
   int64_t down = m / rows, programs = alone ? shareRows(down, n / columns * parts, /*most=*/2) : down;
@@ -649,9 +649,9 @@ SmallVector<Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned 
   auto [m, n, depth] = gradient.sides;
   bool alone = gradient.alone(), boxes = alone && gradient.rows >= depth;
   Type element = tensorType(op.getDws()[i]).getElementType();
-  StringRef shared = boxes ? sharedAcross(context.module, gradient.n / n) : "";
+  ProductTeam team = boxes ? teamAcross(context.module, gradient.n / n) : ProductTeam::apart;
   std::string name = llvm::formatv("gemm_weights_squares_{0}_{1}x{2}x{3}{4}{5}", typeName(element), m, n, depth,
-                                   alone && !boxes ? "_by_rows" : "", sharedSuffix(shared));
+                                   alone && !boxes ? "_by_rows" : "", teamSuffix(team));
   std::string kernel = context.kernel(name, {"column", "row", "group"}, [&](KernelBuilder &k) {
     Type bf16 = k.builder.getBF16Type();
     Var a = k.buffer("a", bf16, {kDynamic, kDynamic}), b = k.buffer("b", bf16, {kDynamic, kDynamic});
@@ -669,7 +669,7 @@ SmallVector<Value> weightsWithSquares(MoeGroupedLinearGradWeightOp op, unsigned 
           k.store(braid::sum(kept * kept, 1), squares, {k.program(0), at[0], at[1]});
         });
   });
-  setSharedOperand(context.module, kernel, shared);
+  setTeam(context.module, kernel, team);
   int64_t down = gradient.m / m, across = gradient.n / n, rows = gradient.rows, groups = gradient.groups;
   int64_t parts = alone ? shareRows(down, across * groups, /*most=*/2) : down;
   Value left = context.view(op, op.getX(), {rows, gradient.m}),

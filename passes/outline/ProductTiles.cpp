@@ -68,36 +68,44 @@ Sides sidesFor(bool tensorCores, int64_t m, int64_t n, int64_t k, int64_t count)
   return kNarrowSides;
 }
 
-/// `operand` where blocks share one, as they do if `pairs`.
-static llvm::StringRef comeTogether(ModuleOp module, bool pairs, llvm::StringRef operand) {
-  if (module->hasAttr(kProductStaggerAttr))
-    return tile::kStaggeredAttr;
-  return pairs && module->hasAttr(kProductClustersAttr) ? operand : "";
+/// `share` where blocks share an operand, as they do if `pairs`.
+static ProductTeam teamOf(ModuleOp module, bool pairs, ProductTeam share) {
+  auto products = module->getAttrOfType<StringAttr>(kProductTeamAttr);
+  if (products && products.getValue() == kStaggered)
+    return ProductTeam::staggered;
+  return products && products.getValue() == kClusters && pairs ? share : ProductTeam::apart;
 }
 
-llvm::StringRef sharedAcross(ModuleOp module, int64_t across) {
-  return comeTogether(module, across % 2 == 0, tile::kLeft);
+ProductTeam teamAcross(ModuleOp module, int64_t across) {
+  return teamOf(module, across % 2 == 0, ProductTeam::shareLeft);
 }
 
-llvm::StringRef sharedInGroups(ModuleOp module, int64_t across) {
-  return comeTogether(module, /*pairs=*/true, across % 2 == 0 ? tile::kLeft : tile::kRight);
+ProductTeam teamInGroups(ModuleOp module, int64_t across) {
+  return teamOf(module, /*pairs=*/true, across % 2 == 0 ? ProductTeam::shareLeft : ProductTeam::shareRight);
 }
 
-llvm::StringRef sharedOperand(ModuleOp module, int64_t down, int64_t across) {
-  if (down == 1)
-    return sharedAcross(module, across);
-  return comeTogether(module, down % 2 == 0, tile::kRight);
+ProductTeam teamOf(ModuleOp module, int64_t down, int64_t across) {
+  return down == 1 ? teamAcross(module, across) : teamOf(module, down % 2 == 0, ProductTeam::shareRight);
 }
 
-std::string sharedSuffix(llvm::StringRef operand) {
-  return operand.empty() ? "" : operand == tile::kStaggeredAttr ? "_staggered" : "_shared_" + operand.str();
+std::string teamSuffix(ProductTeam team) {
+  switch (team) {
+  case ProductTeam::apart: return "";
+  case ProductTeam::shareLeft: return "_shared_left";
+  case ProductTeam::shareRight: return "_shared_right";
+  case ProductTeam::staggered: return "_staggered";
+  }
+  llvm_unreachable("no such team");
 }
 
-void setSharedOperand(ModuleOp module, llvm::StringRef kernel, llvm::StringRef operand) {
-  if (operand == tile::kStaggeredAttr)
-    module.lookupSymbol(kernel)->setAttr(tile::kStaggeredAttr, UnitAttr::get(module.getContext()));
-  else if (!operand.empty())
-    module.lookupSymbol(kernel)->setAttr(tile::kSharedOperandAttr, StringAttr::get(module.getContext(), operand));
+void setTeam(ModuleOp module, StringRef kernel, ProductTeam team) {
+  Operation *function = module.lookupSymbol(kernel);
+  MLIRContext *context = module.getContext();
+  if (team == ProductTeam::staggered)
+    function->setAttr(tile::kStaggeredAttr, UnitAttr::get(context));
+  else if (team != ProductTeam::apart)
+    function->setAttr(tile::kSharedOperandAttr,
+                      StringAttr::get(context, team == ProductTeam::shareLeft ? tile::kLeft : tile::kRight));
 }
 
 int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k) {
@@ -152,12 +160,12 @@ int64_t workersFor(ModuleOp module, int64_t rows, int64_t groups, int64_t side, 
     return 0;
   int64_t most = rows / side + std::min(groups, rows); // with the parts of tiles in which groups end
   int64_t workers = std::clamp<int64_t>(most * columns, 1, multiprocessors.getInt());
-  return sharedInGroups(module, columns).empty() ? workers : std::max<int64_t>(workers / 2 * 2, 2);
+  return teamInGroups(module, columns) == ProductTeam::apart ? workers : std::max<int64_t>(workers / 2 * 2, 2);
 }
 
 /// The tile that is a program's turn in a group follows from that of the group before, so nobody searches for it, and all programs have as many tiles as
 /// the others, or one less, whatever the groups. Nobody divides for its row and column either: the next one is `down` rows and `aside` columns further.
-void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, llvm::StringRef shared,
+void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, ProductTeam team,
                    llvm::function_ref<void(Var group, Var row, Var end, Var column)> body) {
   // All of 32 bits, of which threads have registers enough.
   auto narrow = [&](Var v) { return cast(v, k.i32()); };
@@ -166,13 +174,14 @@ void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, l
   Var zero = k.constant(k.i32(), 0), one = zero.like(1), program = narrow(k.program(0)), first = program;
   int64_t pairWidth = width, pairSide = side;
   Var second; // 0 or 1: which of a pair this program is
-  if (shared == tile::kLeft || shared == tile::kRight) {
+  bool beside = team == ProductTeam::shareLeft, below = team == ProductTeam::shareRight;
+  if (beside || below) {
     workers = workers / 2.0;
     first = program / 2.0;
     second = program - first * 2.0;
-    (shared == tile::kLeft ? pairWidth : pairSide) *= 2;
+    (beside ? pairWidth : pairSide) *= 2;
   }
-  if (shared == tile::kLeft)
+  if (beside)
     across = across / 2.0;
   Var down = workers / across, aside = workers - down * across, row = first / across;
   Vars begin = {row, first - row * across, k.at(offsets, {0})};
@@ -183,9 +192,9 @@ void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, l
     Var number = carried[0] * across + carried[1];
     Vars next = k.loop(number, rows * across, workers, {carried[0], carried[1]}, [&](Var, ArrayRef<Var> place) {
       Var row = begin + place[0] * static_cast<double>(pairSide), column = place[1] * static_cast<double>(pairWidth);
-      if (shared == tile::kLeft)
+      if (beside)
         column = column + second * static_cast<double>(width);
-      if (shared == tile::kRight)
+      if (below)
         row = row + second * static_cast<double>(side);
       body(wide(group), wide(row), wide(end), wide(column));
       Var next = place[1] + aside, wraps = ge(next, across);

@@ -12,9 +12,12 @@ inline constexpr int64_t kGrain = 16; ///< what the tensor cores take
 inline constexpr int64_t kHopper = 132; ///< multiprocessors
 /// Of a module: how many multiprocessors its GPU is thought to have, where programs of large products stay on them and share out all tiles.
 inline constexpr llvm::StringLiteral kWorkersAttr = "braid.workers";
-/// Of a module: neighbouring programs of large products share an operand where they can (Hopper's clusters and multicast).
-inline constexpr llvm::StringLiteral kProductClustersAttr = "braid.product_clusters",
-                                     kProductStaggerAttr = "braid.product_stagger";
+/// Of a module, how large products are computed (--products), a string: "clusters" (Hopper's) or "staggered"; else programs work apart.
+inline constexpr llvm::StringLiteral kProductTeamAttr = "braid.product_team";
+inline constexpr llvm::StringLiteral kClusters = "clusters", kStaggered = "staggered";
+/// What a program of a large product does beside others: nothing; it has an operand in common with its neighbour, rows of A (left) or columns of B (right),
+/// of which each brings half to both; or its own second warpgroup follows the first (tile::kStaggeredAttr).
+enum class ProductTeam { apart, shareLeft, shareRight, staggered };
 /// The parameter of a kernel that is how many programs there are, where any number does all of the work and gives the same bits: a device with fewer
 /// multiprocessors starts fewer (runtime/cuda/CudaDevice.cpp).
 inline constexpr llvm::StringLiteral kWorkers = "workers";
@@ -44,16 +47,14 @@ int64_t bandOf(int64_t rows, int64_t columns);
 /// many tokens each.
 int64_t sumsAlongK(bool tensorCores, int64_t m, int64_t n, int64_t k);
 
-/// Of a grid of `down` programs below each other, which come first, and `across` beside each other, whose tiles are brought in boxes: which operand
-/// neighbours have in common, tile::kLeft (rows) or tile::kRight (columns); none: "". Where warpgroups are to follow each other (kProductStaggerAttr):
-/// tile::kStaggeredAttr.
-llvm::StringRef sharedOperand(mlir::ModuleOp module, int64_t down, int64_t across);
+/// Of a grid of `down` programs below each other, which come first, and `across` beside each other, whose tiles are brought in boxes.
+ProductTeam teamOf(mlir::ModuleOp module, int64_t down, int64_t across);
 /// The same where those beside each other come first; and of groups, whose tiles programs take in turn.
-llvm::StringRef sharedAcross(mlir::ModuleOp module, int64_t across);
-llvm::StringRef sharedInGroups(mlir::ModuleOp module, int64_t across);
+ProductTeam teamAcross(mlir::ModuleOp module, int64_t across);
+ProductTeam teamInGroups(mlir::ModuleOp module, int64_t across);
 /// What the name of a kernel says of that; and the kernel itself.
-std::string sharedSuffix(llvm::StringRef operand);
-void setSharedOperand(mlir::ModuleOp module, llvm::StringRef kernel, llvm::StringRef operand);
+std::string teamSuffix(ProductTeam team);
+void setTeam(mlir::ModuleOp module, llvm::StringRef kernel, ProductTeam team);
 
 /// Into how many programs `rows` tiles below each other are shared out evenly, where `others` such columns of them stand side by side: a program that has
 /// several copies the first operands of a tile while the one before it is stored. Of a GPU's multiprocessors as few as possible are idle at the end.
@@ -74,9 +75,9 @@ void eachTile(KernelBuilder &k, Var begin, Var end, Var part, int64_t side, bool
 int64_t workersFor(mlir::ModuleOp module, int64_t rows, int64_t groups, int64_t side, int64_t columns);
 /// body(group, row, end, column) for the tiles of `side` rows and `width` columns that are this program's turn, of all groups one after the other; `end`:
 /// of the rows of the group. Tiles beside each other, which read the same rows of A, and those of a group, which read the same B, are computed at a time.
-/// `shared`: programs 2 i and 2 i + 1 take the tiles of a pair, beside each other (tile::kLeft, of an even number of columns) or below each other
-/// (tile::kRight; where a group has an odd number of rows of tiles, one of the last pair multiplies what nobody stores).
-void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, llvm::StringRef shared,
+/// Who shares an operand: programs 2 i and 2 i + 1 take the tiles of a pair, beside each other (of an even number of columns) or below each other
+/// (shareRight; where a group has an odd number of rows of tiles, one of the last pair multiplies what nobody stores).
+void eachGroupTile(KernelBuilder &k, Var offsets, int64_t side, int64_t width, ProductTeam team,
                    llvm::function_ref<void(Var group, Var row, Var end, Var column)> body);
 
 /// Tiles of C[g] = A_g^T B_g, A [rows, m], B [rows, n], whose rows of group g are [offsets[g], offsets[g + 1]): body(place, sum) for those of a program

@@ -3,7 +3,7 @@
 // RUN: braid-opt %s --braid-gemm-kernels --braid-tile-to-threads --canonicalize --cse | FileCheck %s --check-prefix=ALONE --implicit-check-not=threads.cluster
 // Neighbouring programs share an operand (--products=clusters).
 
-module attributes {braid.workers = 132 : i64, braid.product_clusters} {
+module attributes {braid.workers = 132 : i64, braid.product_team = "clusters"} {
 cmd.program {
   cmd.arena @io bytes 1048576
   cmd.arena @wide bytes 268435456
