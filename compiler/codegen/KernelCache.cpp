@@ -115,7 +115,15 @@ std::string KernelCache::path(StringRef key) const {
   return path.str().str();
 }
 
-// A file is the hash of the code, then the code.
+/// Of the name too: one kernel's file under the name of another is damaged.
+static std::string hashOf(StringRef key, StringRef code) {
+  SHA256 hash;
+  hash.update(key);
+  hash.update(code);
+  return toStringRef(hash.final()).str();
+}
+
+// A file is the hash of its name and the code, then the code.
 std::optional<std::vector<char>> KernelCache::find(StringRef key) const {
   ErrorOr<std::unique_ptr<MemoryBuffer>> file =
       MemoryBuffer::getFile(path(key), /*IsText=*/false, /*RequiresNullTerminator=*/false);
@@ -125,13 +133,12 @@ std::optional<std::vector<char>> KernelCache::find(StringRef key) const {
   if (contents.size() < 32)
     return std::nullopt;
   StringRef code = contents.drop_front(32);
-  if (toStringRef(SHA256::hash(arrayRefFromStringRef(code))) != contents.take_front(32))
+  if (hashOf(key, code) != contents.take_front(32))
     return std::nullopt;
   return std::vector<char>(code.begin(), code.end());
 }
 
 Error KernelCache::keep(StringRef key, ArrayRef<char> code) const {
   StringRef text(code.data(), code.size());
-  auto hash = SHA256::hash(arrayRefFromStringRef(text));
-  return writeOutput(path(key), toStringRef(hash).str() + text.str());
+  return writeOutput(path(key), hashOf(key, text) + text.str());
 }
