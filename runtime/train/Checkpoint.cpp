@@ -379,17 +379,21 @@ class Loader {
 public:
   Loader(Rank &rank, std::string directory) : rank(rank), directory(std::move(directory)) {}
 
-  Expected<CheckpointState> load(bool weightsOnly) {
+  Expected<CheckpointState> load(Restored what) {
     auto parsed = readIndex(directory);
     if (!parsed)
       return withEarlier(parsed.status());
     CheckpointIndex index = *std::move(parsed);
     uint32_t rankIndex = static_cast<uint32_t>(rank.index());
     // A program that only serves has no moments to fill.
-    weightsOnly |= std::none_of(rank.program().tensors().begin(), rank.program().tensors().end(),
-                                [](const TensorInfo &tensor) { return tensor.role == Role::moment; });
-    BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(rank.program(), rankIndex, !weightsOnly));
-    BRAID_TRY(checkNames(index, tensors, weightsOnly));
+    if (std::ranges::none_of(rank.program().tensors(),
+                             [](const TensorInfo &tensor) { return tensor.role == Role::moment; }))
+      what = Restored::weights;
+    BRAID_ASSIGN(std::vector<LogicalTensor> tensors,
+                 logicalTensors(rank.program(), rankIndex, what != Restored::weights));
+    if (what == Restored::masters)
+      std::erase_if(tensors, [](const LogicalTensor &tensor) { return tensor.role == Role::moment; });
+    BRAID_TRY(checkNames(index, tensors, what == Restored::all));
     // Masters in parts come last: they set signs of second moments.
     std::stable_partition(tensors.begin(), tensors.end(), [](const LogicalTensor &tensor) { return !tensor.second; });
     for (const LogicalTensor &tensor : tensors)
@@ -406,7 +410,7 @@ private:
     return Status::error(status.code(), "{}{}", status.message(), describeComplete(parent, *step));
   }
 
-  Status checkNames(const CheckpointIndex &index, const std::vector<LogicalTensor> &tensors, bool weightsOnly) {
+  Status checkNames(const CheckpointIndex &index, const std::vector<LogicalTensor> &tensors, bool moments) {
     std::set<std::string_view> wanted;
     std::string_view missing, extra;
     size_t missingCount = 0, extraCount = 0;
@@ -416,7 +420,7 @@ private:
         missing = tensor.name;
     }
     for (const auto &[name, tensor] : index.tensors)
-      if (!wanted.count(name) && !(weightsOnly && tensor.role == Role::moment) && ++extraCount == 1)
+      if (!wanted.count(name) && (moments || tensor.role != Role::moment) && ++extraCount == 1)
         extra = name;
     if (missingCount)
       return Status::error(ErrorCode::corruptFile, "{}: lacks tensor '{}'{} of program {}", directory, missing,
@@ -576,14 +580,14 @@ Expected<std::string> resolveOnAll(Rank &rank, const std::string &path) {
 
 } // namespace
 
-Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly) {
+Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, Restored what) {
   BRAID_ASSIGN(std::string directory, resolveOnAll(rank, path));
   if (rank.worldSize() > 1) {
     BRAID_ASSIGN(FileContent index, fileContent(directory + "/index.json"));
     const Rank::Value value{"checkpoint (hash of its index.json)", index.hash.hex()};
     BRAID_TRY(rank.agree({&value, 1}, "checkpoint"));
   }
-  return Loader(rank, directory).load(weightsOnly);
+  return Loader(rank, directory).load(what);
 }
 
 } // namespace braid::runtime

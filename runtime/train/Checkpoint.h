@@ -32,9 +32,13 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
                       bool *isComplete = nullptr, std::span<const uint64_t> left = {});
 
-// Fills the parameters, and the moments unless `weightsOnly`. The tensors must be exactly those
+// What of a checkpoint is read: the weights as programs that serve want them; those of a training, with the masters of
+// bf16 parameters; or the moments too.
+enum class Restored { weights, masters, all };
+
+// Fills that much; moments that are not read stay as they are. The tensors must be exactly those
 // of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.
 // Collective: rank 0 decides which of a directory's checkpoints is the newest, and all must read the same.
-Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, bool weightsOnly);
+Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, Restored what);
 
 } // namespace braid::runtime

@@ -98,6 +98,7 @@ Expected<TrainSettings> chooseSettings(const Rank &rank, const TrainOptions &opt
 
 Status checkResumed(const CheckpointState &state, const TrainOptions &options, const BatchBinding &batch,
                     const Corpus &corpus) {
+  constexpr std::string_view otherwise = "its weights begin a training on other data by --init-from";
   if (options.seed && *options.seed != state.seed)
     return Status::error("cannot resume: the checkpoint was trained with seed {}, but --seed asks for {}", state.seed,
                          *options.seed);
@@ -110,13 +111,13 @@ Status checkResumed(const CheckpointState &state, const TrainOptions &options, c
                          counted(state.maxDocuments, "document"), batch.documentStride - 1);
   if (state.corpusTokens != corpus.size() || state.corpusDocuments != corpus.documents())
     return Status::error("cannot resume: the checkpoint was trained on {} in {}, but the data given has "
-                         "{} in {}",
+                         "{} in {}; {}",
                          counted(state.corpusTokens, "token"), counted(state.corpusDocuments, "document"),
-                         corpus.size(), corpus.documents());
+                         corpus.size(), corpus.documents(), otherwise);
   if (uint64_t hash = corpus.hash(); state.corpusHash != hash)
     return Status::error("cannot resume: the checkpoint was trained on other data of the same {} (hash {:016x}, "
-                         "the data given has {:016x})",
-                         counted(state.corpusTokens, "token"), state.corpusHash, hash);
+                         "the data given has {:016x}); {}",
+                         counted(state.corpusTokens, "token"), state.corpusHash, hash, otherwise);
   if (state.step > uint64_t(maxTrainSteps))
     return Status::error(ErrorCode::corruptFile, "cannot resume: the checkpoint is at step {}, above the limit {}",
                          state.step, maxTrainSteps);

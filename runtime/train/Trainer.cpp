@@ -36,6 +36,7 @@ private:
   Status checkSharedDirectory();
   Status agreeOnSettings();
   Status startFromCheckpoint();
+  Expected<std::string> initializeWeights();
   Status packRows();
   Status sayWhatChanged(const CheckpointState &before);
   Status sayOtherTraining();
@@ -115,11 +116,26 @@ Status Trainer::startFromCheckpoint() {
   } else {
     BRAID_ASSIGN(result.checkpoint, resolveCheckpoint(options.checkpointDir));
   }
-  BRAID_ASSIGN(state, loadCheckpoint(rank, result.checkpoint, /*weightsOnly=*/false));
+  BRAID_ASSIGN(state, loadCheckpoint(rank, result.checkpoint, Restored::all));
   BRAID_TRY(checkResumed(state, options, update.shape(), corpus).withContext(result.checkpoint));
   resumed = true;
   lastSaved = state.step;
   return Status::success();
+}
+
+// As entry init draws them, or those of another training, whose moments, data and schedule stay behind. What there is to
+// say of it, on rank 0.
+Expected<std::string> Trainer::initializeWeights() {
+  BRAID_TRY(initialize(rank, state.seed));
+  if (options.initFrom.empty())
+    return "";
+  auto loaded = loadCheckpoint(rank, options.initFrom, Restored::masters);
+  BRAID_TRY(loaded.status().withContext("--init-from"));
+  if (!rank.isFirst())
+    return "";
+  std::string text = fmt::format("begun with the weights of {} (step {})", options.initFrom, loaded->step);
+  BRAID_ASSIGN(std::string remark, remarkOtherModel(rank.program(), options.initFrom));
+  return remark.empty() ? text : text + "\n" + remark;
 }
 
 // A resumed run goes on as it was begun; what the command line or the program has changed makes it another run.
@@ -180,6 +196,7 @@ Status Trainer::agreeOnSettings() {
                                 {"--seed", number(state.seed)},
                                 {"--accumulation-steps", number(state.accumulationSteps)},
                                 {"rows in a step", number(state.stepSamples)},
+                                {"--init-from", options.initFrom.empty() ? "not given" : "given"},
                                 {"--data (hash)", fmt::format("{:016x}", state.corpusHash)},
                                 {"--heldout (hash)", heldout.size() ? fmt::format("{:016x}", heldout.hash()) : "none"},
                                 {"--save-every", number(options.saveEvery)},
@@ -259,14 +276,21 @@ Status Trainer::start() {
   BRAID_TRY(agreeOnSettings());
   result.steps = state.steps;
   BRAID_TRY(packRows());
-  if (!resumed)
-    BRAID_TRY(initialize(rank, state.seed));
+  std::string beganWith;
+  if (!resumed) {
+    BRAID_ASSIGN(beganWith, initializeWeights());
+  }
   result.firstStep = result.lastStep = state.step;
 
   if (rank.isFirst()) {
     progress.emplace(options.progress, state.step, state.steps);
+    if (!beganWith.empty())
+      progress->message(beganWith);
     if (resumed)
       BRAID_TRY(sayWhatChanged(before));
+    if (resumed && !options.initFrom.empty())
+      progress->message(
+          fmt::format("--init-from={} is not read: the run goes on from {}", options.initFrom, result.checkpoint));
     double slots = static_cast<double>(rows->size()) * static_cast<double>(update.shape().seqLen);
     progress->message(fmt::format("data: {} in {}; {} of {}, {:.1f}% padding", counted(corpus.size(), corpus.unit()),
                                   counted(corpus.documents(), "document"), counted(rows->size(), "row"),

@@ -27,7 +27,7 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
           onRanks(program(from, writer), [&](Rank &rank) { return saveFilled(rank, directory.str(), 7); });
           bool weightsOnly = writer == Kept::bf16Alone;
           onRanks(program(to, reader), [&](Rank &rank) -> Status {
-            BRAID_TRY(loadCheckpoint(rank, directory.str(), weightsOnly).status());
+            BRAID_TRY(loadCheckpoint(rank, directory.str(), weightsOnly ? Restored::weights : Restored::all).status());
             int64_t wrong = 0, moments = 0;
             forEach(rank, [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
               bool moment = name.ends_with(".first") || name.ends_with(".second");
@@ -122,10 +122,10 @@ TEST(TrainCheckpoint, WeightsAloneNeedNoMoments) {
   onRanks(program, [&](Rank &rank) { return saveFilled(rank, directory.str(), 1); });
   std::filesystem::remove(directory / "step-00000001/optimizer.safetensors");
   onRanks(program, [&](Rank &rank) -> Status {
-    BRAID_TRY(loadCheckpoint(rank, directory / "step-00000001", /*weightsOnly=*/true).status());
+    BRAID_TRY(loadCheckpoint(rank, directory / "step-00000001", Restored::weights).status());
     EXPECT_EQ(values<float>(rank.session(), "scale")[0], valueAt("scale", {}));
     EXPECT_EQ(values<float>(rank.session(), "scale/first")[0], 0);
-    auto all = loadCheckpoint(rank, directory.str(), false);
+    auto all = loadCheckpoint(rank, directory.str(), Restored::all);
     EXPECT_NE(all.message().find("optimizer.safetensors: cannot open"), std::string::npos) << all.message();
     return Status::success();
   });
@@ -164,7 +164,7 @@ TEST(TrainCheckpoint, KeepsTheNewest) {
 std::string loadError(const std::shared_ptr<const Program> &program, const std::string &directory) {
   std::string message;
   onRanks(program, [&](Rank &rank) -> Status {
-    auto loaded = loadCheckpoint(rank, directory, false);
+    auto loaded = loadCheckpoint(rank, directory, Restored::all);
     EXPECT_FALSE(loaded);
     message = loaded ? "" : loaded.message();
     return Status::success();
@@ -264,7 +264,7 @@ TEST(TrainCheckpoint, BrokenFilesAreErrors) {
                 .find(fmt::format("has {} bytes, but index.json says {}", file.size() + 1, file.size())),
             std::string::npos);
   writeText(weights, file);
-  onRanks(program, [&](Rank &rank) { return loadCheckpoint(rank, directory.str(), false).status(); });
+  onRanks(program, [&](Rank &rank) { return loadCheckpoint(rank, directory.str(), Restored::all).status(); });
 }
 
 TEST(TrainCheckpoint, ADamagedOneNamesAnEarlierOne) {
@@ -285,7 +285,7 @@ TEST(TrainCheckpoint, ADamagedOneNamesAnEarlierOne) {
   std::filesystem::rename(directory / "step-00000002", directory / "away");
   std::filesystem::remove(directory / "latest");
   onRanks(program, [&](Rank &rank) -> Status {
-    BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory.str(), false));
+    BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory.str(), Restored::all));
     EXPECT_EQ(state.step, 1u);
     return Status::success();
   });

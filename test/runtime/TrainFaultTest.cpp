@@ -87,7 +87,7 @@ protected:
     for (uint64_t step : *steps)
       onRanks(*parsed, [&](Rank &rank) -> Status {
         BRAID_ASSIGN(CheckpointState state,
-                     loadCheckpoint(rank, directory / (name + "/" + checkpointName(step)), /*weightsOnly=*/false));
+                     loadCheckpoint(rank, directory / (name + "/" + checkpointName(step)), Restored::all));
         EXPECT_EQ(state.step, step);
         return Status::success();
       });

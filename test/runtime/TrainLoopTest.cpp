@@ -188,7 +188,7 @@ TEST(TrainLoop, APositionThatCannotBeIsRefused) {
   auto expect = [&](const std::function<void(CheckpointState &)> &change, std::string_view part) {
     std::string other = directory / ("c" + std::to_string(++made));
     onRanks(parseProgram(bigramProgram()), [&](Rank &rank) -> Status {
-      BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory / "c/step-00000005", /*weightsOnly=*/false));
+      BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory / "c/step-00000005", Restored::all));
       change(state);
       return saveCheckpoint(rank, other, state, 1);
     });
@@ -463,7 +463,7 @@ TEST(TrainLoop, DivergenceChangesNothingAndNamesWhatMadeIt) {
             f(rank.session().tensor(tensor));
       };
       each([&](TensorView view) { after.emplace_back(view.data, view.data + view.bytes); });
-      BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, options.checkpointDir, /*weightsOnly=*/false));
+      BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, options.checkpointDir, Restored::all));
       EXPECT_EQ(state.step, 6u);
       size_t i = 0, changed = 0;
       each([&](TensorView view) { changed += std::memcmp(view.data, after[i++].data(), view.bytes) != 0; });
@@ -512,7 +512,9 @@ TEST(TrainLoop, RefusesToMixRuns) {
   expect(options, corpus,
          "already holds a checkpoint of step 2: resume from it (--resume), or choose another directory");
   options.resume = true;
-  expect(options, corpusOf(sampleText(5001)), "trained on 5000 tokens in 1 document, but the data given has 5001 in 1");
+  expect(options, corpusOf(sampleText(5001)),
+         "trained on 5000 tokens in 1 document, but the data given has 5001 in 1; its weights begin a training on "
+         "other data by --init-from");
   expect(options, corpusOf(sampleText(5000, 2)), "trained on other data of the same 5000 tokens");
   expect(options, corpus, "trained on rows of 16 tokens, but the program has 8", 8);
   TrainOptions shorter = options;

@@ -112,7 +112,7 @@ public:
     if (options.seed && !seedsItself())
       BRAID_TRY(initialize(rank, *options.seed));
     if (!options.checkpoint.empty())
-      BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/false));
+      BRAID_TRY(loadModel(rank, options.checkpoint, Restored::all));
     return Status::success();
   }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/Program.h"
 #include "runtime/data/ReadCorpus.h"
+#include "runtime/train/Checkpoint.h"
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/FileUses.h"
 
@@ -61,6 +62,6 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
                                             const std::vector<std::string> &paths);
 
 // Collective: loadCheckpoint, with a remark where the checkpoint comes from a model that computes something else.
-runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, bool weightsOnly);
+runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, runtime::Restored what);
 
 } // namespace braid::run

@@ -26,7 +26,7 @@ Status run(const Options &options) {
   EvalResult result;
   BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
-    BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
+    BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
     const Rank::Value data{"--data (hash)", fmt::format("{:016x}", corpus.hash())};
     BRAID_TRY(rank.agree({&data, 1}, "data"));
     BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus));

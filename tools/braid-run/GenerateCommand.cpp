@@ -264,7 +264,7 @@ Status run(const Options &options) {
       warnIdleDraws(options, choices, ranks);
     BRAID_TRY(agreeOn(rank, options, prompts.tokens));
     BRAID_TRY(checkPrompts(generator, prompts, options));
-    BRAID_TRY(loadModel(rank, options.checkpoint, /*weightsOnly=*/true));
+    BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
     // Every rank draws the same tokens from the same logits; the first one writes them.
     Writer writer(prompts, static_cast<size_t>(options.maxTokens));
     auto emit = [&](size_t prompt, int32_t token) {

@@ -76,6 +76,8 @@ Status checkFiles(const Options &options, const RankOptions &ranks) {
   addDataUses(uses, "--heldout", options.heldout);
   if (!options.train.checkpointDir.empty())
     uses.writesCheckpoints("--checkpoint-dir", options.train.checkpointDir);
+  if (!options.train.initFrom.empty())
+    uses.readsCheckpoints("--init-from", options.train.initFrom);
   if (!options.train.metricsPath.empty())
     uses.writes("--metrics", options.train.metricsPath);
   if (!options.trace.empty())
@@ -202,12 +204,19 @@ Action addTrain(CLI::App &command) {
                                       "Go on from the newest checkpoint of --checkpoint-dir (from the start if there "
                                       "is none)")
                             ->needs(directory);
+  CLI::Option *initFrom =
+      command
+          .add_option("--init-from", train.initFrom,
+                      "Begin with the weights of this checkpoint, or of the newest in this directory: step, moments, "
+                      "schedule, seed and data are those of a new run. One that goes on with --resume does not read it")
+          ->type_name("DIR");
   integerIn(command.add_option("--resume-step", train.resumeStep,
                                "Go on from the checkpoint of step N instead, when a newer one is damaged or its end "
                                "was a wrong turn; newer ones are removed when the run has saved one of its own"),
             0, maxTrainSteps)
       ->needs(directory)
-      ->excludes(resume);
+      ->excludes(resume)
+      ->excludes(initFrom);
   command
       .add_flag(
           "--check-finite,!--no-check-finite", train.checkFinite,

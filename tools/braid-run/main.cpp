@@ -152,9 +152,9 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
   return readCorpus(paths, vocabulary, options);
 }
 
-runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, bool weightsOnly) {
+runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, runtime::Restored what) {
   using namespace runtime;
-  BRAID_TRY(loadCheckpoint(rank, checkpoint, weightsOnly).status());
+  BRAID_TRY(loadCheckpoint(rank, checkpoint, what).status());
   if (!rank.isFirst())
     return Status::success();
   BRAID_ASSIGN(std::string remark, remarkOtherModel(rank.program(), checkpoint));

@@ -92,7 +92,7 @@ TEST(Checkpoints, AnyMeshReadsWhatAnyMeshWrote) {
     onMesh(from, [&](Rank &rank) { return saveFilled(rank, directory.path, 7); });
     for (Mesh to : meshes)
       onMesh(to, [&](Rank &rank) -> Status {
-        BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory.path, false));
+        BRAID_ASSIGN(CheckpointState state, loadCheckpoint(rank, directory.path, Restored::all));
         EXPECT_EQ(state.step, 7u);
         EXPECT_EQ(state.dataPosition, 56u);
         EXPECT_EQ(state.seed, 0xfedcba9876543210u);
