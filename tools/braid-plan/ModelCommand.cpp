@@ -282,16 +282,16 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
     if (share <= 1)
       fmt::print(": {:.0f} % of the {} of {}", 100 * share, room, cluster->device.name);
     else
-      fmt::print(": does not fit, {:.3g} times the {} of {}", share, room, cluster->device.name);
+      fmt::print(": does not fit, {} more than the {} of {}",
+                 runtime::formatBytes(memory.total - static_cast<uint64_t>(cluster->device.memory)), room,
+                 cluster->device.name);
   }
   fmt::print("\n");
   for (const runtime::ArenaInfo *arena : memory.arenas)
     fmt::print("  {:<12} {:>12}\n", arena->name, runtime::formatBytes(arena->bytes));
   if (std::optional<Activations> activations = activationsOf(program))
-    fmt::print(
-        "  of these {} of {} are activations that layers keep for their backward, {} % of their forward is computed "
-        "again\n",
-        runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
+    fmt::print("  layers keep {} of {} of activations for their backward, {} % of their forward is computed again\n",
+               runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
   if (std::optional<std::string> states = memory.wholeStates())
     fmt::print("  {}\n", *states);
   if (cluster && static_cast<double>(memory.total) > cluster->device.memory)
