@@ -68,6 +68,9 @@ void braid::printDiagnostic(Diagnostic &diagnostic, StringRef source) {
     std::string place = placeOf(one.getLocation(), file);
     llvm::errs() << prefix << severityName(one.getSeverity()) << ": " << place;
     std::string text = one.str();
+    // Of a function that came from a description: its name stands before, and nobody wrote an op.
+    if (StringRef op = "'func.func' op "; !file && !place.empty() && StringRef(text).starts_with(op))
+      text.erase(0, op.size());
     SmallVector<StringRef> lines;
     StringRef(text).split(lines, '\n');
     for (StringRef line : lines)
