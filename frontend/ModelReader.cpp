@@ -90,6 +90,7 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
   r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   readRope(r, errors, spec.rope);
+  r.boolean("qkv_bias", spec.qkvBias);
   r.boolean("qk_norm", spec.qkNorm);
   r.integer("window", spec.window, 0, maxTokens);
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);

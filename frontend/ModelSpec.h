@@ -78,6 +78,7 @@ struct ResidualScale {
 struct AttentionSpec {
   int64_t heads = 0, kvHeads = 0, headDim = 0;
   std::optional<RopeSpec> rope = RopeSpec{};
+  bool qkvBias = false;
   bool qkNorm = false;
   int64_t window = 0; ///< keys a query sees; 0: all
   double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim)

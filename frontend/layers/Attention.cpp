@@ -1,5 +1,5 @@
 //===- Attention.cpp - causal softmax attention with grouped heads and rotary positions ---------------------------===//
-// q, k, v, [g] = x wq, x wk, x wv, [x wg]; [norm]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo. Cached: k and
+// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo. Cached: k and
 // v join the caches first; with a window the caches are rings, as long as the window and the longest prefill need.
 #include "frontend/layers/LayerBuilder.h"
 #include <cmath>
@@ -20,7 +20,12 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
         {"g", b.matrix("attn.wg", model, features.size() == 1 ? heads : flattened({heads, D})), features});
   }
   auto projected = b.linear(x, projections);
-  Value q = projected[0], k = projected[1], v = projected[2];
+  auto biased = [&](size_t i, StringRef name, const Dim &count) -> Value {
+    if (!spec.qkvBias)
+      return projected[i];
+    return b.bias(name, projected[i], b.weight(("attn.b" + name).str(), {count, D}, Init::constant(0.0)));
+  };
+  Value q = biased(0, "q", heads), k = biased(1, "k", kvHeads), v = biased(2, "v", kvHeads);
   if (spec.qkNorm) {
     q = b.rmsNorm("q", q, b.weight("attn.q_norm.weight", {D}, Init::constant(1.0)), b.spec.norm.eps);
     k = b.rmsNorm("k", k, b.weight("attn.k_norm.weight", {D}, Init::constant(1.0)), b.spec.norm.eps);

@@ -333,7 +333,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.kv_heads: 3 does not divide heads 8; valid: 1, 2, 4, 8"},
       {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
-       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, heads, kv_heads, head_dim, rope, qk_norm, "
+       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, heads, kv_heads, head_dim, rope, qkv_bias, "
+       "qk_norm, "
        "window, scale, output_gate, output_gate_per"},
       {R"("kv_heads": 2)", R"("output_gate_per": "head")",
        "m.json:6: mixers.N.output_gate_per: has no gate to shape; valid: together with output_gate, one of silu, "

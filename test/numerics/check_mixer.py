@@ -122,6 +122,7 @@ VARIANTS = {
             "kv_heads": 2,
             "head_dim": 8,
             "window": 6,
+            "qkv_bias": True,
             "qk_norm": True,
             "rope": {"fraction": 0.5, "layout": "interleaved"},
         },

@@ -72,7 +72,7 @@ DEFAULTS = {
         "inner_rate": 0.1,
         "momentum": True,
     },
-    "attention": {"rope": {}, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
+    "attention": {"rope": {}, "qkv_bias": False, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
 }
 
 DEFAULTS["titans_ln"] = DEFAULTS["titans"]
@@ -497,6 +497,8 @@ class Mixer:
         s, tape = self.spec, self.tape
         H, G, D = s["heads"], s["kv_heads"], s["head_dim"]
         q, k, v = (self.project(f"attn.w{n}", (h, D)) for n, h in (("q", H), ("k", G), ("v", G)))
+        if s["qkv_bias"]:
+            q, k, v = (tape.call(rows.bias, y, self.w[f"attn.b{n}"]) for y, n in ((q, "q"), (k, "k"), (v, "v")))
         if s["qk_norm"]:
             q = tape.call(rows.rms_norm, q, self.w["attn.q_norm.weight"], eps=s["model_eps"])
             k = tape.call(rows.rms_norm, k, self.w["attn.k_norm.weight"], eps=s["model_eps"])
