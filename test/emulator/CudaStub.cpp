@@ -5,7 +5,7 @@
 // the host synchronises: then the streams of its device take turns, the last one first, held together by events alone. So what an asynchronous device might
 // do late is done late: a result that is read too early is not there, an input that is changed too early is changed, and a wait that
 // is missing between two streams changes results. A graph has streams of its own for its branches, and new events in each launch.
-// Device memory begins as NaN, and the host cannot touch it: it is mapped while the device works, no longer.
+// Device memory begins as NaN, unless all of an allocation is cleared before anything else runs, and the host cannot touch it: it is mapped while the device works, no longer.
 // Each device has its memory, streams and context; one thread of the process at a time is inside.
 //
 // Environment: BRAID_STUB_LOG=FILE gets a line for each call; BRAID_STUB_MEMORY, BRAID_STUB_DEVICES (and of the machine's which is the first: BRAID_STUB_FIRST), BRAID_STUB_CAPABILITY (90)
@@ -277,9 +277,6 @@ int cuMemAlloc_v2(cuda::Address *address, size_t bytes) {
   if (!pages)
     return outOfMemory;
   auto *start = pages + (mapped - bytes) / align * align;
-  mprotect(pages, mapped, PROT_READ | PROT_WRITE);
-  std::memset(pages, 0xff, mapped);
-  mprotect(pages, mapped, PROT_NONE);
   *address = reinterpret_cast<cuda::Address>(start);
   device().memory[*address] = {pages, mapped, bytes};
   device().used += bytes;
@@ -358,7 +355,12 @@ int cuMemsetD8Async(cuda::Address target, unsigned char value, size_t bytes, cud
   std::lock_guard lock(mutex);
   checkDevice(target, bytes, "cuMemsetD8Async", stream);
   log("cuMemsetD8Async %zu stream %d", bytes, streamOf(stream).number);
-  put(stream, [=] { std::memset(pointer(target), value, bytes); });
+  CUstream_st::Work work;
+  work.run = [=] { std::memset(pointer(target), value, bytes); };
+  auto whole = device().memory.find(target);
+  if (value == 0 && whole != device().memory.end() && whole->second.bytes == bytes)
+    work.cleared = target;
+  put(stream, std::move(work));
   return success;
 }
 

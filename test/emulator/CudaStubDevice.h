@@ -10,6 +10,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -18,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -51,6 +53,7 @@ struct CUstream_st {
     std::function<bool()> ready; ///< or for another device; null: for none
     std::function<void()> run;
     std::shared_ptr<bool> happens; ///< a recording
+    uintptr_t cleared = 0; ///< where an allocation begins all of which it sets to 0
   };
   std::deque<Work> queue = {};
   CUgraph_st *capturing = nullptr;
@@ -115,6 +118,7 @@ struct Allocation {
   char *pages;
   size_t mapped;
   size_t bytes;
+  bool isNew = true; ///< its pages were not touched yet: they are to be NaN when something runs
 };
 
 } // namespace stub
@@ -166,8 +170,10 @@ struct CUctx_st {
         protect(PROT_READ | PROT_WRITE);
       CUstream_st::Work work = std::move(next->queue.front());
       next->queue.pop_front();
-      if (work.run)
+      if (work.run && !isCleared(work.cleared)) {
+        fillNew();
         work.run();
+      }
       if (work.happens)
         *work.happens = true;
     }
@@ -185,6 +191,24 @@ struct CUctx_st {
   }
 
 private:
+  void fillNew() {
+    for (auto &[at, allocation] : memory)
+      if (std::exchange(allocation.isNew, false))
+        std::memset(allocation.pages, 0xff, allocation.mapped);
+  }
+
+  /// Whether there is nothing to do: pages that nobody has touched are 0, and cost nothing until somebody does. What the runtime has of a device it clears first.
+  bool isCleared(uintptr_t address) {
+    auto found = memory.find(address);
+    if (found == memory.end() || !std::exchange(found->second.isNew, false))
+      return false;
+    const stub::Allocation &of = found->second;
+    auto *begin = reinterpret_cast<char *>(address), *end = begin + of.bytes;
+    std::memset(of.pages, 0xff, static_cast<size_t>(begin - of.pages)); // what is beside it
+    std::memset(end, 0xff, static_cast<size_t>(of.pages + of.mapped - end));
+    return true;
+  }
+
   CUstream_st *runnable() const {
     static const bool firstFirst =
         std::getenv("BRAID_STUB_ORDER") && getenv("BRAID_STUB_ORDER") == std::string("first");

@@ -93,29 +93,37 @@ Block &makeBlock() {
 
 //===- Threads ---------------------------------------------------------------------------------------------------===//
 
-void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes,
-                int64_t cluster) {
+void Block::beginLaunch(int64_t count, int64_t sharedBytes, int64_t cluster) {
   if (cluster > 1 && count % kWarp != 0)
     fail("blocks of a cluster that are not whole warps", count);
+  threads = count * cluster;
+  blockThreads = count;
+  if (static_cast<int64_t>(fibers.size()) < threads) {
+    fibers.resize(threads);
+    states.resize(threads);
+  }
+  sharedSize = sharedBytes;
+  knownBytes = ignoresBarriers ? 0 : static_cast<uint64_t>(sharedBytes);
+  if (static_cast<int64_t>(memories.size()) < cluster)
+    memories.resize(cluster);
+  for (int64_t i = 0; i < cluster; ++i)
+    memories[i].beginLaunch(sharedBytes);
+  order.clear();
+}
+
+void Block::run(void (*body)(void *), void *args, int64_t program) {
   entry = body;
   arguments = args;
   number = program;
-  threads = count * cluster;
-  blockThreads = count;
-  if (static_cast<int64_t>(fibers.size()) < threads)
-    fibers.resize(threads);
-  sharedSize = sharedBytes;
-  if (static_cast<int64_t>(memories.size()) < cluster)
-    memories.resize(cluster);
+  const int64_t cluster = threads / blockThreads;
   for (int64_t i = 0; i < cluster; ++i) {
     SharedMemory &memory = memories[i];
     // The end of shared memory lies at the end of a page: what is read behind it is an error at once.
-    memory.begin = take(memory.pages, sharedBytes);
-    memory.units.resize(std::max(memory.units.size(), static_cast<size_t>(ceilDiv(sharedBytes, unitBytes))));
+    memory.begin = take(memory.pages, sharedSize);
     memory.beginBlock();
   }
   global = nullptr;
-  inFlight.assign(static_cast<size_t>(cluster * ceilDiv(count, kGroup)), {});
+  inFlight.assign(static_cast<size_t>(cluster * ceilDiv(blockThreads, kGroup)), {});
   phaseBarriers.clear();
   boxes.clear();
   for (int64_t i = 0; i < threads; ++i)
@@ -124,30 +132,43 @@ void Block::run(void (*body)(void *), void *args, int64_t program, int64_t count
   }
 }
 
-void Block::touchSingleBytes() {
-  if (unitBytes == 1)
-    return;
-  for (SharedMemory &memory : memories) {
-    std::vector<Touched> bytes(2 * memory.units.size());
-    for (size_t i = 0; i < bytes.size(); ++i)
-      bytes[i] = memory.units[i / 2];
-    memory.units = std::move(bytes);
+void Block::touchUnits(SharedMemory &memory, Units units, bool writes, int64_t thread, uint32_t since, uint32_t mine) {
+  // Four at a time, as whole chunks of what is touched in words: most are nobody's since the last barrier.
+  using Four = uint32_t __attribute__((vector_size(16)));
+  auto isAny = [](auto fours) {
+    auto pair = std::bit_cast<std::array<uint64_t, 2>>(fours);
+    return (pair[0] | pair[1]) != 0;
+  };
+  int64_t i = 0;
+  for (; i + 4 <= units.count; i += 4) {
+    Four written, read;
+    std::memcpy(&written, units.written + i, sizeof(written));
+    std::memcpy(&read, units.read + i, sizeof(read));
+    auto old = read < memory.step;
+    auto others = (written >= since) & (written != mine);
+    if (writes)
+      others |= (read >= since) & (read != mine);
+    else
+      others |= ~old & (read != mine) & (read != memory.step);
+    if (isAny(others)) [[unlikely]] {
+      for (int64_t k = i; k < i + 4; ++k)
+        touchUnit(memory, units.written[k], units.read[k], writes, thread, since, mine);
+      continue;
+    }
+    const Four all = {mine, mine, mine, mine};
+    if (writes) {
+      std::memcpy(units.written + i, &all, sizeof(all));
+    } else {
+      const Four now = old ? all : read;
+      std::memcpy(units.read + i, &now, sizeof(now));
+    }
   }
-  unitBytes = 1;
+  for (; i < units.count; ++i)
+    touchUnit(memory, units.written[i], units.read[i], writes, thread, since, mine);
 }
 
-void SharedMemory::beginBlock() {
-  constexpr uint32_t most = uint32_t(1) << 30; // far from where numbers end, however long a block
-  first += 2 * static_cast<uint32_t>(touches.size());
-  if (first > most) {
-    std::fill(units.begin(), units.end(), Touched());
-    first = 2;
-  }
-  touches.clear();
-  beginStep();
-}
-
-void Block::checkTouch(const SharedMemory &memory, Touched unit, bool writes, int64_t thread, uint32_t since) const {
+void Block::checkTouch(const SharedMemory &memory, uint32_t written, uint32_t read, bool writes, int64_t thread,
+                       uint32_t since) const {
   // Threads of a warp that have met since then have done so as at a barrier.
   auto isApart = [&](uint32_t number) {
     if (number < since)
@@ -158,7 +179,7 @@ void Block::checkTouch(const SharedMemory &memory, Touched unit, bool writes, in
     return since == memory.step && thread >= 0 && other.thread >= 0 && other.thread / kWarp == thread / kWarp &&
            fibers[other.thread].meetings != other.meetings;
   };
-  if (!isApart(unit.written) || (writes && !isApart(unit.read)))
+  if (!isApart(written) || (writes && !isApart(read)))
     fail("no barrier between two threads that touch the same byte of shared memory, one of which writes", current);
 }
 
@@ -181,13 +202,16 @@ void Block::begin(int64_t i) {
   Fiber &fiber = fibers[i];
   if (!fiber.stack)
     fiber.stack = std::make_unique<Pages>(kStackBytes);
-  // What braidSwitch takes from a stack: the rounding mode, six registers, where to go on.
-  auto *words = reinterpret_cast<uint64_t *>(fiber.stack->end()) - 11; // a function begins 8 bytes off 16
+  // What braidSwitch takes from a stack: the rounding mode, six registers, where to go on. Stacks end at different places of a page, or the same lines of the
+  // CPU's caches would hold what all threads use of theirs.
+  constexpr int64_t line = 64, lines = 4096 / line;
+  auto *words =
+      reinterpret_cast<uint64_t *>(fiber.stack->end() - i % lines * line) - 11; // a function begins 8 bytes off 16
   std::fill_n(words, 11, 0);
   asm volatile("stmxcsr %0" : "=m"(*reinterpret_cast<uint32_t *>(words)));
   words[7] = reinterpret_cast<uint64_t>(&Block::start);
   fiber.context = words;
-  fiber.state = State::ready;
+  states[i] = State::ready;
   fiber.copies.clear();
   fiber.copyGroups.clear();
   fiber.touch = 0;
@@ -208,9 +232,8 @@ void Block::start() {
 }
 
 void Block::wait(State state) {
-  Fiber &fiber = fibers[current];
-  fiber.state = state;
-  braidSwitch(&fiber.context, scheduler);
+  states[current] = state;
+  braidSwitch(&fibers[current].context, scheduler);
 }
 
 static bool isShuffled() {
@@ -218,16 +241,29 @@ static bool isShuffled() {
   return shuffled;
 }
 
-bool Block::step() {
-  order.resize(threads);
-  std::iota(order.begin(), order.end(), 0);
-  static const bool reverse = isSet("BRAID_EMULATE_ORDER", "reverse");
-  if (reverse)
-    std::reverse(order.begin(), order.end());
-  else if (isShuffled())
+void Block::orderThreads() {
+  if (static_cast<int64_t>(order.size()) != threads) {
+    order.resize(threads);
+    std::iota(order.begin(), order.end(), 0);
+    static const bool reverse = isSet("BRAID_EMULATE_ORDER", "reverse");
+    if (reverse)
+      std::reverse(order.begin(), order.end());
+  }
+  if (isShuffled())
     std::shuffle(order.begin(), order.end(), random);
-  for (int64_t i : order) {
-    if (fibers[i].state != State::ready)
+}
+
+bool Block::step() {
+  orderThreads();
+  for (int64_t k = 0; k < threads; ++k) {
+    // What the next ones left on their stacks is on its way meanwhile: all of them do not fit in the first of the CPU's caches.
+    if (k + 4 < threads)
+      __builtin_prefetch(&fibers[order[k + 4]]);
+    if (k + 2 < threads)
+      for (int line = 0; line < 4; ++line)
+        __builtin_prefetch(static_cast<const char *>(fibers[order[k + 2]].context) + line * 64);
+    int64_t i = order[k];
+    if (states[i] != State::ready)
       continue;
     turnTo(i);
     braidSwitch(&scheduler, fibers[i].context);
@@ -244,10 +280,7 @@ bool Block::step() {
 }
 
 bool Block::releaseBarriers() {
-  auto areAll = [&](State state, int64_t first, int64_t end) {
-    return std::all_of(fibers.begin() + first, fibers.begin() + end,
-                       [&](const Fiber &fiber) { return fiber.state == state; });
-  };
+  auto areAll = [&](State state, int64_t first, int64_t end) { return states[first] == state && areAlike(first, end); };
   if (areAll(State::done, 0, threads))
     return false;
   bool together = areAll(State::atCluster, 0, threads), released = false;
@@ -255,14 +288,13 @@ bool Block::releaseBarriers() {
     if (!together && !areAll(State::atBarrier, first, first + blockThreads))
       continue;
     memories[first / blockThreads].beginStep();
-    for (int64_t i = first; i < first + blockThreads; ++i)
-      fibers[i].state = State::ready;
+    std::fill_n(states.begin() + first, blockThreads, State::ready);
     released = true;
   }
   if (released)
     return true;
   for (int64_t i = 0; i < threads; ++i)
-    if (State state = fibers[i].state; state != State::atBarrier && state != State::atCluster)
+    if (State state = states[i]; state != State::atBarrier && state != State::atCluster)
       fail(state == State::done      ? "a barrier that not all threads of the block reach; one is at its end"
            : state == State::atPhase ? "a phase of a barrier in shared memory that never ends"
                                      : "a barrier that not all threads of the block reach; one waits for its warp or "
@@ -272,17 +304,18 @@ bool Block::releaseBarriers() {
 }
 
 bool Block::releaseWarp(int64_t first, int64_t end) {
-  State state = fibers[first].state;
-  // Lanes that wait for a phase come later: it may have ended between one lane and the next.
-  for (int64_t i = first; i < end; ++i)
-    if (fibers[i].state == State::atPhase)
+  State state = states[first];
+  if (!areAlike(first, end)) {
+    // Lanes that wait for a phase come later: it may have ended between one lane and the next.
+    if (std::find(states.begin() + first, states.begin() + end, State::atPhase) != states.begin() + end)
       return false;
-  for (int64_t i = first; i < end; ++i) {
-    bool waits = waitsForWarp(fibers[i].state);
-    if (waits && fibers[i].state != state)
-      fail("lanes of a warp wait in different places", i);
-    if (!waits && state != fibers[i].state && waitsForWarp(state))
-      fail("a shuffle that not all lanes of the warp reach", i);
+    for (int64_t i = first; i < end; ++i) {
+      bool waits = waitsForWarp(states[i]);
+      if (waits && states[i] != state)
+        fail("lanes of a warp wait in different places", i);
+      if (!waits && state != states[i] && waitsForWarp(state))
+        fail("a shuffle that not all lanes of the warp reach", i);
+    }
   }
   if (!waitsForWarp(state))
     return false;
@@ -297,17 +330,15 @@ bool Block::releaseWarp(int64_t first, int64_t end) {
     storeMatrices(first);
   else
     multiply(first);
-  for (int64_t i = first; i < end; ++i)
-    fibers[i].state = State::ready;
+  std::fill(states.begin() + first, states.begin() + end, State::ready);
   return true;
 }
 
 bool Block::releaseMeeting(int64_t first, int64_t end) {
-  for (int64_t i = first; i < end; ++i)
-    if (fibers[i].state != State::atMeeting)
-      return false;
+  if (states[first] != State::atMeeting || !areAlike(first, end))
+    return false;
   for (int64_t i = first; i < end; ++i) {
-    fibers[i].state = State::ready;
+    states[i] = State::ready;
     ++fibers[i].meetings;
     fibers[i].touch = 0;
   }
@@ -315,10 +346,8 @@ bool Block::releaseMeeting(int64_t first, int64_t end) {
 }
 
 bool Block::releaseGroup(int64_t first, int64_t end) {
-  auto waits = [&](int64_t i) { return fibers[i].state == State::atGroupMultiply; };
-  for (int64_t i = first; i < end; ++i)
-    if (!waits(i))
-      return false;
+  if (states[first] != State::atGroupMultiply || !areAlike(first, end))
+    return false;
   if (end - first != kGroup)
     fail("a warpgroup of fewer than 128 threads", first);
   for (int64_t i = first; i < end; ++i)
@@ -326,8 +355,7 @@ bool Block::releaseGroup(int64_t first, int64_t end) {
       fail("threads of a warpgroup multiply different matrices", i);
   turnTo(first);
   multiplyGroup(first);
-  for (int64_t i = first; i < end; ++i)
-    fibers[i].state = State::ready;
+  std::fill(states.begin() + first, states.begin() + end, State::ready);
   return true;
 }
 
@@ -345,8 +373,7 @@ void Block::arrive(char *barrier, int64_t bytes) {
 char *Block::inBlock(char *place, int64_t rank) const {
   if (rank < 0 || (rank + 1) * blockThreads > threads)
     fail("a block that the cluster has not", current);
-  auto first = fibers.begin() + rank * blockThreads;
-  if (std::all_of(first, first + blockThreads, [](const Fiber &fiber) { return fiber.state == State::done; }))
+  if (int64_t first = rank * blockThreads; states[first] == State::done && areAlike(first, first + blockThreads))
     fail("shared memory of a block of the cluster that has ended", current);
   return memories[rank].begin + (place - own().begin);
 }
@@ -402,17 +429,19 @@ void Block::store(BoxStore store, int64_t bytes) {
   int64_t first = store.begin - memory.begin;
   if (first < 0 || first + bytes > sharedSize)
     fail("a box is stored that is not in shared memory", current);
-  for (const Touched &unit : unitsOf(memory, store.begin, bytes)) {
-    if (unit.written < memory.first)
-      fail("a box is stored of which a byte was not written", current);
-    const Touch &write = memory.at(unit.written);
-    const Fiber &writer = fibers[write.thread];
-    if (writer.fences == write.fences)
-      fail("a box is stored that a thread wrote without a fence of the async proxy", write.thread);
-    bool met = write.thread / kWarp == current / kWarp && writer.meetings != write.meetings;
-    if (write.thread != current && unit.written >= memory.step && !met)
-      fail("a box is stored that a thread wrote which did not meet this one since", write.thread);
-  }
+  eachUnits(memory, store.begin, bytes, [&](Units units) {
+    for (int64_t i = 0; i < units.count; ++i) {
+      if (units.written[i] < memory.first)
+        fail("a box is stored of which a byte was not written", current);
+      const Touch &write = memory.at(units.written[i]);
+      const Fiber &writer = fibers[write.thread];
+      if (writer.fences == write.fences)
+        fail("a box is stored that a thread wrote without a fence of the async proxy", write.thread);
+      bool met = write.thread / kWarp == current / kWarp && writer.meetings != write.meetings;
+      if (write.thread != current && units.written[i] >= memory.step && !met)
+        fail("a box is stored that a thread wrote which did not meet this one since", write.thread);
+    }
+  });
   store.found.assign(store.begin, store.begin + bytes);
   if (storesAtOnce())
     execute(store);
@@ -429,8 +458,10 @@ void Block::awaitRead(int32_t most) {
       continue;
     if (!std::equal(store.found.begin(), store.found.end(), store.begin))
       fail("shared memory was overwritten before the box was read that is stored from there", current);
-    for (Touched &unit : unitsOf(own(), store.begin, static_cast<int64_t>(store.found.size())))
-      unit = {};
+    eachUnits(own(), store.begin, static_cast<int64_t>(store.found.size()), [](Units units) {
+      std::fill_n(units.written, units.count, 0);
+      std::fill_n(units.read, units.count, 0);
+    });
   }
 }
 
@@ -473,8 +504,10 @@ void Block::deliver() {
     SharedMemory &memory = memories[barrier.rank];
     for (auto &[target, bytes] : copy.chunks) {
       std::memcpy(target, bytes.data(), bytes.size());
-      for (Touched &unit : unitsOf(memory, target, kChunkBytes))
-        unit.written &= ~kByCopy;
+      eachUnits(memory, target, kChunkBytes, [](Units units) {
+        for (int64_t i = 0; i < units.count; ++i)
+          units.written[i] &= ~kByCopy;
+      });
     }
     for (auto &chunk : copy.chunks)
       barrier.bytes -= static_cast<int64_t>(chunk.second.size());
@@ -487,9 +520,8 @@ bool Block::releasePhases() {
   do {
     deliver();
     for (int64_t i = 0; i < threads; ++i)
-      if (Fiber &fiber = fibers[i];
-          fiber.state == State::atPhase && phasesOf(fiber.barrier).phases % 2 != fiber.value) {
-        fiber.state = State::ready;
+      if (states[i] == State::atPhase && phasesOf(fibers[i].barrier).phases % 2 != fibers[i].value) {
+        states[i] = State::ready;
         released = true;
       }
   } while (!released && !boxes.empty());
@@ -498,7 +530,7 @@ bool Block::releasePhases() {
 
 //===- Products of a warpgroup -----------------------------------------------------------------------------------===//
 
-float Block::promiseAnother(Fiber &fiber, PendingSum sum) {
+float Block::promise(Fiber &fiber, PendingSum sum) {
   if (fiber.freeSums.empty()) {
     fiber.freeSums.push_back(static_cast<uint32_t>(fiber.pendingSums.size()));
     fiber.pendingSums.emplace_back();
@@ -510,11 +542,12 @@ float Block::promiseAnother(Fiber &fiber, PendingSum sum) {
 }
 
 void Block::settleSums(float *sums, int32_t count) {
+  Fiber &fiber = self();
   for (float *sum = sums; sum != sums + count; ++sum)
-    if (const PendingSum *pending = pendingOf(self(), *sum)) {
-      if (pending->group >= self().finished)
+    if (const PendingSum *pending = pendingOf(fiber, *sum)) {
+      if (pending->group >= fiber.finished)
         fail("sums of a wgmma are read that was not waited for", current);
-      self().freeSums.push_back(std::bit_cast<uint32_t>(*sum) ^ kPendingNaN);
+      fiber.freeSums.push_back(std::bit_cast<uint32_t>(*sum) ^ kPendingNaN);
       *sum = pending->value;
     }
 }
@@ -530,17 +563,22 @@ void Block::awaitProducts(int32_t most) {
   if (!beginsGroup(current))
     return;
   auto &groups = inFlight[groupOf(current)];
+  std::vector<uint16_t> now;
+  auto isThere = [&](uint64_t descriptor, int32_t turned, int32_t count, const std::vector<uint16_t> &before) {
+    readOperand(descriptor, turned, count, now);
+    return now == before;
+  };
   // The last one is not committed yet.
   while (static_cast<int64_t>(groups.size()) - 1 > most) {
     for (const InFlight &one : groups.front())
-      if ((!one.product.inRegisters && one.a != operand(one.product.a, one.product.turnedA, 64)) ||
-          one.b != operand(one.product.b, one.product.turnedB, one.product.n))
+      if ((!one.product.inRegisters && !isThere(one.product.a, one.product.turnedA, 64, one.a)) ||
+          !isThere(one.product.b, one.product.turnedB, one.product.n, one.b))
         fail("operands of a wgmma were overwritten before it was waited for", current);
     groups.pop_front();
   }
 }
 
-std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_t count) {
+void Block::readOperand(uint64_t descriptor, int32_t turned, int32_t count, std::vector<uint16_t> &values) {
   constexpr uint64_t space = uint64_t(1) << 18;
   if (descriptor >> 62 != 1 || (descriptor >> 49 & 7) != 0)
     fail("a matrix of wgmma whose swizzle is not of 128 bytes, or has an offset", current);
@@ -548,10 +586,11 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
   uint64_t begin = field(0), leading = field(16), stride = field(32);
   SharedMemory &memory = own();
   auto base = reinterpret_cast<uint64_t>(memory.begin);
-  std::vector<uint16_t> values(static_cast<size_t>(count) * 16);
+  values.resize(static_cast<size_t>(count) * 16);
+  auto *to = reinterpret_cast<char *>(values.data());
   // Eight neighbours along k, or of a turned one along i, are 16 bytes that the swizzle leaves together.
   for (uint64_t i = 0; i < static_cast<uint64_t>(count); i += turned ? 8 : 1)
-    for (uint64_t k = 0; k < 16; k += turned ? 1 : 8) {
+    for (uint64_t k = 0; k < 16; k += turned ? 1 : 8, to += kChunkBytes) {
       uint64_t at = begin + (turned ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
                                     : i / 8 * stride + i % 8 * 128 + k * 2);
       at ^= (at >> 7 & 7) << 4;
@@ -559,17 +598,18 @@ std::vector<uint16_t> Block::operand(uint64_t descriptor, int32_t turned, int32_
       if (offset + kChunkBytes > static_cast<uint64_t>(sharedSize))
         fail("a wgmma reads behind the end of shared memory", current);
       const char *chunk = memory.begin + offset;
-      for (const Touched &unit : unitsOf(memory, chunk, kChunkBytes))
-        if (unit.written & kByCopy && unit.written >= memory.first)
-          if (const Touch &write = memory.at(unit.written); fibers[write.thread].fences == write.fences)
-            fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", write.thread);
-      touch(chunk, kChunkBytes, /*writes=*/false, kSeveral, memory.step);
-      uint16_t eight[8];
-      std::memcpy(eight, chunk, sizeof(eight));
-      for (uint64_t e = 0; e < 8; ++e)
-        values[turned ? (i + e) * 16 + k : i * 16 + k + e] = eight[e];
+      eachUnits(memory, chunk, kChunkBytes, [&](Units units) {
+        for (int64_t unit = 0; unit < units.count; ++unit)
+          if (uint32_t written = units.written[unit]; written & kByCopy && written >= memory.first)
+            if (const Touch &write = memory.at(written); fibers[write.thread].fences == write.fences)
+              fail("a wgmma reads what a copy of a thread wrote without a fence of the async proxy", write.thread);
+        if (units.count == 1)
+          touchUnit(memory, *units.written, *units.read, /*writes=*/false, kSeveral, memory.step, memory.step);
+        else
+          touchUnits(memory, units, /*writes=*/false, kSeveral, memory.step, memory.step);
+      });
+      std::memcpy(to, chunk, kChunkBytes);
     }
-  return values;
 }
 
 std::vector<uint16_t> Block::held(int64_t first) {
@@ -585,58 +625,93 @@ std::vector<uint16_t> Block::held(int64_t first) {
 /// The largest n of wgmma.
 static constexpr int32_t kMostColumns = 256;
 
-/// sums[c] += a[0..16) * b[0..16)[c] for `columns` of a row. Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it, which is the
-/// worst they may do. What is beyond the largest number is infinite.
+/// Rows and columns that addProducts() computes at a time.
+static constexpr int kRows = 4, kColumns = 8;
+
+/// sums[r][c] += a[r][0..16) * b[0..16)[c] for `columns` of kRows rows. Products are exact in f32. Tensor cores add sixteen at a time and cut what does not fit the digits of the sum: here all of it,
+/// which is the worst they may do. What is beyond the largest number is infinite.
 #if defined(__x86_64__) && defined(__clang__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
-static void addProducts(float *sums, const float *a, const float *b, int32_t columns) {
-  double exact[kMostColumns];
-  for (int32_t c = 0; c < columns; ++c)
-    exact[c] = sums[c];
-  for (int k = 0; k < 16; ++k)
-    for (int32_t c = 0; c < columns; ++c)
-      exact[c] += static_cast<double>(a[k]) * static_cast<double>(b[k * columns + c]);
-  for (int32_t c = 0; c < columns; ++c) {
-    auto rounded = static_cast<float>(exact[c]);
-    // The next one towards 0 has the next smaller bits.
-    bool cut = std::fabs(static_cast<double>(rounded)) > std::fabs(exact[c]) &&
-               std::fabs(rounded) <= std::numeric_limits<float>::max();
-    sums[c] = std::bit_cast<float>(std::bit_cast<uint32_t>(rounded) - (cut ? 1 : 0));
+static void addProducts(float (*sums)[kMostColumns], const float *a, const float *b, int32_t columns) {
+  using Floats = float __attribute__((vector_size(4 * kColumns)));
+  using Bits = uint32_t __attribute__((vector_size(4 * kColumns)));
+  using Doubles = double __attribute__((vector_size(8 * kColumns)));
+  using LongBits = int64_t __attribute__((vector_size(8 * kColumns)));
+  constexpr int64_t magnitude = std::numeric_limits<int64_t>::max();
+  for (int32_t first = 0; first < columns; first += kColumns) {
+    Doubles exact[kRows];
+    for (int row = 0; row < kRows; ++row) {
+      Floats sum;
+      std::memcpy(&sum, sums[row] + first, sizeof(sum));
+      exact[row] = __builtin_convertvector(sum, Doubles);
+    }
+    for (int k = 0; k < 16; ++k) {
+      Floats found;
+      std::memcpy(&found, b + k * columns + first, sizeof(found));
+      Doubles right = __builtin_convertvector(found, Doubles);
+      for (int row = 0; row < kRows; ++row)
+        exact[row] += static_cast<double>(a[row * 16 + k]) * right;
+    }
+    for (int row = 0; row < kRows; ++row) {
+      Floats rounded = __builtin_convertvector(exact[row], Floats);
+      Doubles again = __builtin_convertvector(rounded, Doubles);
+      auto larger = reinterpret_cast<Doubles>(reinterpret_cast<LongBits>(again) & magnitude);
+      auto size = reinterpret_cast<Doubles>(reinterpret_cast<LongBits>(exact[row]) & magnitude);
+      LongBits cut = (larger > size) & (larger <= static_cast<double>(std::numeric_limits<float>::max()));
+      // The next one towards 0 has the next smaller bits.
+      Bits bits = reinterpret_cast<Bits>(rounded) - (__builtin_convertvector(cut, Bits) & 1);
+      std::memcpy(sums[row] + first, &bits, sizeof(bits));
+    }
   }
 }
 
 void Block::multiplyGroup(int64_t first) {
   const GroupProduct product = *fibers[first].product;
-  if (product.n > kMostColumns)
-    fail("a wgmma of more columns than there are", first);
-  InFlight one{product, product.inRegisters ? held(first) : operand(product.a, product.turnedA, 64),
-               operand(product.b, product.turnedB, product.n)};
-  auto columns = static_cast<size_t>(product.n);
-  std::vector<float> b(16 * columns);
-  for (size_t column = 0; column < columns; ++column)
-    for (size_t k = 0; k < 16; ++k)
-      b[k * columns + column] = fromBf16(one.b[column * 16 + k]);
-  for (int row = 0; row < 64; ++row) {
+  if (product.n > kMostColumns || product.n % kColumns != 0)
+    fail("a wgmma of columns that there are not", first);
+  InFlight one{product, {}, {}};
+  if (product.inRegisters)
+    one.a = held(first);
+  else
+    readOperand(product.a, product.turnedA, 64, one.a);
+  readOperand(product.b, product.turnedB, product.n, one.b);
+  // Where readOperand() has put element [i, k].
+  auto placeOf = [](int32_t turned, int i, int k) { return turned ? (i / 8 * 16 + k) * 8 + i % 8 : i * 16 + k; };
+  right.resize(size_t(16) * kMostColumns);
+  for (int32_t column = 0; column < product.n; ++column)
+    for (int k = 0; k < 16; ++k)
+      right[static_cast<size_t>(k * product.n + column)] = fromBf16(one.b[placeOf(product.turnedB, column, k)]);
+  for (int64_t i = first; i < first + kGroup; ++i) // so that they stay where they are below
+    fibers[i].pendingSums.reserve(fibers[i].pendingSums.size() + static_cast<size_t>(product.n / 2));
+  for (int row = 0; row < 64; row += kRows) {
+    float a[kRows * 16], sums[kRows][kMostColumns];
+    PendingSum *pending[kRows][kMostColumns]; // null where nothing stands for a sum
+    for (int i = 0; i < kRows; ++i)
+      for (int k = 0; k < 16; ++k)
+        a[i * 16 + k] = fromBf16(one.a[placeOf(product.turnedA, row + i, k)]);
     // Four lanes have a row: two neighbours of each eight columns.
     auto eachSum = [&](auto body) {
-      for (int lane = row % 8 * 4; lane < row % 8 * 4 + 4; ++lane) {
-        Fiber &fiber = fibers[first + row / 16 * kWarp + lane];
-        float *sum = fiber.sums + row % 16 / 8 * 2;
-        for (int column = lane % 4 * 2; column < product.n; column += 8, sum += 4)
-          for (int i = 0; i < 2; ++i)
-            body(fiber, sum[i], column + i);
-      }
+      for (int i = 0; i < kRows; ++i)
+        for (int quarter = 0; quarter < 4; ++quarter) {
+          Fiber &fiber = fibers[first + row / 16 * kWarp + (row + i) % 8 * 4 + quarter];
+          float *sum = fiber.sums + row % 16 / 8 * 2;
+          for (int column = quarter * 2; column < product.n; column += 8, sum += 4)
+            for (int k = 0; k < 2; ++k)
+              body(fiber, sum[k], sums[i][column + k], pending[i][column + k]);
+        }
     };
-    float a[16], sums[kMostColumns];
-    std::transform(one.a.begin() + row * 16, one.a.begin() + row * 16 + 16, a, fromBf16);
-    eachSum([&](Fiber &fiber, float sum, int column) {
-      const PendingSum *pending = pendingOf(fiber, sum);
-      sums[column] = pending ? pending->value : sum;
+    eachSum([](Fiber &fiber, float before, float &sum, PendingSum *&found) {
+      found = pendingOf(fiber, before);
+      sum = found ? found->value : before;
     });
-    addProducts(sums, a, b.data(), product.n);
-    eachSum([&](Fiber &fiber, float &sum, int column) {
-      sum = promise(fiber, sum, {sums[column], static_cast<int32_t>(fiber.committed)});
+    addProducts(sums, a, right.data(), product.n);
+    eachSum([](Fiber &fiber, float &stands, float sum, PendingSum *found) {
+      PendingSum now{sum, static_cast<int32_t>(fiber.committed)};
+      if (found)
+        *found = now;
+      else
+        stands = promise(fiber, now);
     });
   }
   inFlight[groupOf(first)].back().push_back(std::move(one));
@@ -662,13 +737,17 @@ void Block::exchange(int64_t first) {
 }
 
 void Block::loadMatrices(int64_t first) {
+  const uint16_t *rows[kWarp];
+  for (int lane = 0; lane < kWarp; ++lane) {
+    rows[lane] = fibers[first + lane].row;
+    if (lane < 8 * fibers[first + lane].value)
+      touch(rows[lane], 16, /*writes=*/false, kSeveral, now());
+  }
   for (int lane = 0; lane < kWarp; ++lane) {
     Fiber &fiber = fibers[first + lane];
-    if (lane < 8 * fiber.value)
-      touch(fiber.row, 16, /*writes=*/false, kSeveral, now());
     for (int matrix = 0; matrix < fiber.value; ++matrix) {
       int major = lane / 4, minor = lane % 4 * 2;
-      auto element = [&](int row, int column) -> uint32_t { return fibers[first + 8 * matrix + row].row[column]; };
+      auto element = [&](int row, int column) -> uint32_t { return rows[8 * matrix + row][column]; };
       fiber.registers[matrix] = fiber.mode ? element(minor, major) | element(minor + 1, major) << 16
                                            : element(major, minor) | element(major, minor + 1) << 16;
     }
@@ -686,7 +765,7 @@ void Block::storeMatrices(int64_t first) {
 }
 
 void Block::multiply(int64_t first) {
-  float a[16][16], b[16][8];
+  float a[16][16], b[16][kColumns], sums[16][kMostColumns];
   for (int lane = 0; lane < kWarp; ++lane) {
     const Fragments &f = *fibers[first + lane].fragments;
     int row = lane / 4, pair = lane % 4 * 2;
@@ -698,19 +777,15 @@ void Block::multiply(int64_t first) {
       a[row + 8][pair + 8 + half] = part(f.a[3]);
       b[pair + half][row] = part(f.b[0]);
       b[pair + 8 + half][row] = part(f.b[1]);
+      sums[row][pair + half] = f.c[half];
+      sums[row + 8][pair + half] = f.c[2 + half];
     }
   }
-  for (int row = 0; row < 16; ++row) {
-    float sums[8];
-    auto sumAt = [&](int column) -> float & {
-      return fibers[first + row % 8 * 4 + column / 2].fragments->c[row / 8 * 2 + column % 2];
-    };
-    for (int column = 0; column < 8; ++column)
-      sums[column] = sumAt(column);
-    addProducts(sums, a[row], &b[0][0], 8);
-    for (int column = 0; column < 8; ++column)
-      sumAt(column) = sums[column];
-  }
+  for (int row = 0; row < 16; row += kRows)
+    addProducts(sums + row, a[row], &b[0][0], kColumns);
+  for (int lane = 0; lane < kWarp; ++lane)
+    for (int i = 0; i < 4; ++i)
+      fibers[first + lane].fragments->c[i] = sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
 }
 
 } // namespace braid::emulator

@@ -8,6 +8,9 @@
 #ifndef TEST_EMULATOR_EMULATEDBLOCK_H
 #define TEST_EMULATOR_EMULATEDBLOCK_H
 
+#include "test/emulator/EmulatedShared.h"
+
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -15,7 +18,6 @@
 #include <map>
 #include <memory>
 #include <random>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -37,27 +39,6 @@ enum class State : uint8_t {
   atBarrier,
   atCluster, ///< the barrier of all threads of a cluster
   done
-};
-
-/// Ends the process.
-[[noreturn]] void fail(const char *message, long thread);
-/// Whether a variable of the environment says so.
-bool isSet(const char *variable, const char *value);
-
-/// Whole pages, with one in front and one behind that nobody may touch.
-class Pages {
-public:
-  explicit Pages(size_t bytes);
-  Pages(const Pages &) = delete;
-  ~Pages();
-  size_t size() const { return bytes; }
-  char *end() const;
-  /// `count` bytes that end where the pages do, each of them NaN.
-  char *last(size_t count) const;
-
-private:
-  size_t bytes;
-  char *base;
 };
 
 /// mma.sync m16n8k16, bf16 in, f32 accumulated: registers of one lane.
@@ -102,21 +83,6 @@ struct Copy {
   uint32_t begun; ///< when the step began in which it began
 };
 
-/// Which touches wrote and read a byte of shared memory last: numbers of `Touch`es, 0: none of this block. Small: a block has a hundred thousand of
-/// them, and to find them in the CPU's caches is most of the time of an access.
-struct Touched {
-  uint32_t written = 0, read = 0;
-};
-
-/// What a thread touches between two barriers, as long as it neither fences nor meets others: all of it is known by one number. Numbers grow by two; those of what a
-/// copy wrote, which no fence has followed when it is written, have their lowest bit set.
-struct Touch {
-  int32_t thread; ///< or kSeveral
-  uint32_t fences, meetings; ///< of that thread, so far
-};
-inline constexpr uint32_t kByCopy = 1;
-inline constexpr int32_t kSeveral = -1; ///< threads
-
 /// wgmma m64nNk16, bf16 in, operands described as the PTX ISA has it, the left one perhaps in registers.
 struct GroupProduct {
   uint64_t a, b;
@@ -125,7 +91,7 @@ struct GroupProduct {
   bool operator==(const GroupProduct &) const = default;
 };
 
-/// One that is under way, and what it read.
+/// One that is under way, and what it read, in the order in which it reads (Block::readOperand()).
 struct InFlight {
   GroupProduct product;
   std::vector<uint16_t> a, b;
@@ -137,17 +103,16 @@ struct PendingSum {
   int32_t group;
 };
 
-struct Fiber {
+struct alignas(64) Fiber {
   void *context = nullptr; ///< its stack, where it waits
-  std::unique_ptr<Pages> stack;
-  State state = State::ready;
+  uint32_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
+  uint32_t touch = 0; ///< the number of what it touches, if that is of this step
   int32_t value = 0, offset = 0, mode = 0, result = 0; ///< of a shuffle
   char *barrier = nullptr; ///< whose phases of parity `value` it waits for
   Fragments *fragments = nullptr;
+  std::unique_ptr<Pages> stack;
   std::vector<Copy> copies; ///< under way
   std::vector<size_t> copyGroups; ///< where each group of them that was committed ends
-  uint32_t fences = 0, meetings = 0; ///< of the async proxy, of its warp, in all blocks
-  uint32_t touch = 0; ///< the number of what it touches, if that is of this step
   std::vector<BoxStore> stores; ///< that this thread has begun
   std::vector<size_t> storeGroups; ///< where each group of them that was committed ends
   const GroupProduct *product = nullptr;
@@ -159,30 +124,12 @@ struct Fiber {
   uint32_t *registers = nullptr; ///< what ldmatrix gives this lane: `value` of them, turned if `mode` is not 0
 };
 
-/// The shared memory of a block.
-struct SharedMemory {
-  std::unique_ptr<Pages> pages;
-  char *begin = nullptr; ///< of the block that runs
-  std::vector<Touched> units;
-  std::vector<Touch> touches; ///< of the block that runs
-  uint32_t first = 2; ///< the number of the first of them
-  uint32_t step = 2; ///< of the first behind the last barrier: what several threads have touched since
-
-  uint32_t add(const Touch &touch) {
-    touches.push_back(touch);
-    return first + 2 * static_cast<uint32_t>(touches.size() - 1);
-  }
-  const Touch &at(uint32_t number) const { return touches[(number - first) / 2]; }
-  /// Of a block, which forgets what the last one touched.
-  void beginBlock();
-  /// Behind a barrier.
-  void beginStep() { step = add({kSeveral, 0, 0}); }
-};
-
 class Block {
 public:
+  /// Of blocks of `count` threads, so many of which are a cluster.
+  void beginLaunch(int64_t count, int64_t sharedBytes, int64_t cluster);
   /// The blocks of a cluster, the first of which is this program.
-  void run(void (*body)(void *), void *args, int64_t program, int64_t count, int64_t sharedBytes, int64_t cluster);
+  void run(void (*body)(void *), void *args, int64_t program);
 
   int64_t thread() const { return current - rank() * blockThreads; }
   int64_t block() const { return number + rank(); }
@@ -233,40 +180,55 @@ public:
 
   /// What a copy of this thread has written: not ordered before wgmma until its next fence of the async proxy.
   void wroteByCopy(const void *address, int64_t bytes) {
-    for (Touched &unit : unitsOf(own(), address, bytes))
-      unit.written |= kByCopy;
+    eachUnits(own(), address, bytes, [](Units units) {
+      for (int64_t i = 0; i < units.count; ++i)
+        units.written[i] |= kByCopy;
+    });
   }
 
 private:
-  /// What is known of some bytes of shared memory: of each two together, until somebody touches one alone. Empty outside of it, and where barriers are ignored.
-  std::span<Touched> unitsOf(SharedMemory &memory, const void *address, int64_t bytes) {
+  /// body(Units) for what is known of some bytes of shared memory; not outside of it, and not where barriers are ignored.
+  template <typename Body>
+  [[gnu::always_inline]] void eachUnits(SharedMemory &memory, const void *address, int64_t bytes, Body body) {
     int64_t first = static_cast<const char *>(address) - memory.begin;
-    if (first < 0 || first + bytes > sharedSize || ignoresBarriers)
-      return {};
-    if ((first | bytes) & (unitBytes - 1)) [[unlikely]]
-      touchSingleBytes();
-    return {memory.units.data() + first / unitBytes, static_cast<size_t>(bytes / unitBytes)};
+    if (first < 0 || first + bytes > static_cast<int64_t>(knownBytes))
+      return;
+    while (bytes > 0) {
+      int64_t place = first % SharedPart::kBytes, here = std::min(bytes, SharedPart::kBytes - place);
+      body(memory.parts[first / SharedPart::kBytes].at(place, here));
+      first += here;
+      bytes -= here;
+    }
   }
-  void touchSingleBytes();
 
   /// `thread` may be kSeveral, of a warp or warpgroup.
   void touch(const void *address, int64_t bytes, bool writes, int64_t thread, uint32_t since) {
     SharedMemory &memory = own();
-    std::span<Touched> units = unitsOf(memory, address, bytes);
-    if (units.empty())
+    const auto first = static_cast<uint64_t>(static_cast<const char *>(address) - memory.begin);
+    if (first >= knownBytes)
       return;
-    const uint32_t step = memory.step, mine = thread == kSeveral ? step : touchOf(memory, thread);
-    for (Touched &unit : units) {
-      if ((unit.written >= since && unit.written != mine) || (writes && unit.read >= since && unit.read != mine))
-        checkTouch(memory, unit, writes, thread, since);
-      if (writes)
-        unit.written = mine;
-      else if (unit.read < step)
-        unit.read = mine;
-      else if (unit.read != mine && unit.read != step)
-        unit.read = memory.at(unit.read).thread == thread ? mine : step;
+    SharedPart &part = memory.parts[first / SharedPart::kBytes];
+    const uint32_t mine = thread == kSeveral ? memory.step : touchOf(memory, thread);
+    if (bytes == part.unitBytes() && first % static_cast<uint64_t>(bytes) == 0) [[likely]] {
+      Units unit = part.unitAt(first % SharedPart::kBytes);
+      touchUnit(memory, *unit.written, *unit.read, writes, thread, since, mine);
+      return;
     }
+    eachUnits(memory, address, bytes, [&](Units units) { touchUnits(memory, units, writes, thread, since, mine); });
   }
+  void touchUnit(SharedMemory &memory, uint32_t &written, uint32_t &read, bool writes, int64_t thread, uint32_t since,
+                 uint32_t mine) {
+    if ((written >= since && written != mine) || (writes && read >= since && read != mine))
+      checkTouch(memory, written, read, writes, thread, since);
+    if (writes)
+      written = mine;
+    else if (read < memory.step)
+      read = mine;
+    else if (read != mine && read != memory.step)
+      read = memory.at(read).thread == thread ? mine : memory.step;
+  }
+  /// The same of each.
+  void touchUnits(SharedMemory &memory, Units units, bool writes, int64_t thread, uint32_t since, uint32_t mine);
   /// The number of what this thread touches now.
   uint32_t touchOf(SharedMemory &memory, int64_t thread) {
     Fiber &fiber = fibers[thread];
@@ -275,7 +237,8 @@ private:
     return fiber.touch;
   }
   /// Ends the process unless what others touched since then was this thread, or one of its warp that has met it.
-  void checkTouch(const SharedMemory &memory, Touched unit, bool writes, int64_t thread, uint32_t since) const;
+  void checkTouch(const SharedMemory &memory, uint32_t written, uint32_t read, bool writes, int64_t thread,
+                  uint32_t since) const;
 
   /// At the end of a thread, when all are read.
   void finishStores();
@@ -287,15 +250,8 @@ private:
     return number != 0 && number < fiber.pendingSums.size() ? &fiber.pendingSums[number] : nullptr;
   }
   static constexpr uint32_t kPendingNaN = 0x7fc00000;
-  /// What stands for a sum, where `before` stood.
-  static float promise(Fiber &fiber, float before, PendingSum sum) {
-    if (PendingSum *pending = pendingOf(fiber, before)) {
-      *pending = sum;
-      return before;
-    }
-    return promiseAnother(fiber, sum);
-  }
-  static float promiseAnother(Fiber &fiber, PendingSum sum);
+  /// What stands for a sum that nothing stood for.
+  static float promise(Fiber &fiber, PendingSum sum);
 
   PhaseBarrier &phasesOf(char *barrier);
   void endPhase(PhaseBarrier &barrier);
@@ -322,6 +278,11 @@ private:
   void begin(int64_t i);
   static void start();
 
+  /// Whether all threads of these wait, or do not, as the first of them does.
+  bool areAlike(int64_t first, int64_t end) const {
+    return std::equal(states.begin() + first + 1, states.begin() + end, states.begin() + first);
+  }
+  void orderThreads();
   /// Lets every thread run to where it waits, then releases those whose warp or block is complete. False: all are done.
   bool step();
   /// Where no thread goes on by itself: of barriers of blocks and of the cluster.
@@ -335,10 +296,12 @@ private:
   /// A warpgroup multiplies when all of its warps are there.
   bool releaseGroup(int64_t first, int64_t end);
 
-  /// Element [i of m or n, k] for all of `count` x 16. Addresses: bits 0-13 of the descriptor, 16-29 (LBO) and 32-45 (SBO), in units of 16 bytes; with a
+  /// All of `count` of m or n, which i counts, x 16. Addresses: bits 0-13 of the descriptor, 16-29 (LBO) and 32-45 (SBO), in units of 16 bytes; with a
   /// swizzle of 128 bytes, bits 4-6 of an address are combined with bits 7-9. A K-major matrix has eight rows of 128 bytes, SBO from those to the next;
   /// an MN-major one eight k of 64 elements, SBO to the next eight, LBO to the next 64.
-  std::vector<uint16_t> operand(uint64_t descriptor, int32_t turned, int32_t count);
+  /// They are put one behind the other as they lie there, 16 bytes at a time: eight k of an i, 16 k before the next i; of a turned one eight i of a k, 16 k before the next
+  /// eight i.
+  void readOperand(uint64_t descriptor, int32_t turned, int32_t count, std::vector<uint16_t> &values);
 
   /// 64 x 16 of the registers of a warpgroup: of 16 rows of each warp, a lane has those numbered lane / 4 and eight below, two neighbours at a time, and those eight further.
   std::vector<uint16_t> held(int64_t first);
@@ -357,11 +320,12 @@ private:
   void multiply(int64_t first);
 
   std::vector<Fiber> fibers;
+  std::vector<State> states; ///< of each of them
   std::vector<std::deque<std::vector<InFlight>>> inFlight; ///< of each warpgroup, by groups that were committed
   std::map<char *, PhaseBarrier> phaseBarriers;
   std::vector<BoxCopy> boxes; ///< that are under way
   int64_t sharedSize = 0;
-  int64_t unitBytes = 2; ///< of shared memory, of which it is known together who touched them
+  uint64_t knownBytes = 0; ///< of it, of which it is known who touched them: none where barriers are ignored
   const bool ignoresBarriers = isSet("BRAID_EMULATE_BARRIERS", "off");
   std::vector<int64_t> order;
   std::vector<SharedMemory> memories; ///< by rank
@@ -372,6 +336,7 @@ private:
   void (*entry)(void *) = nullptr;
   void *arguments = nullptr;
   int64_t number = 0, threads = 0, blockThreads = 1, current = 0, currentRank = 0; ///< threads: of all blocks
+  std::vector<float> right; ///< of a product of a warpgroup: its b, by rows
 };
 
 /// The one that this thread of the CPU runs. Kernels ask with each access, so it is found in a place that is known when the library is loaded. Of those there

@@ -38,6 +38,10 @@ Launch &theLaunch() {
 }
 
 void execute(const Copy &copy) {
+  if (copy.live == kChunkBytes) { // most are
+    std::memcpy(copy.target, copy.source, kChunkBytes);
+    return;
+  }
   std::memcpy(copy.target, copy.source, copy.live);
   std::memset(copy.target + copy.live, 0, copy.size - copy.live);
 }
@@ -138,8 +142,9 @@ void braid_emulate_blocks(void (*body)(void *), void *args, int64_t begin, int64
     fail("a launch with other threads or shared memory than the kernel was compiled for", threads);
   if (launch.blocks % cluster != 0)
     fail("a launch of blocks that are not whole clusters", threads);
+  theBlock().beginLaunch(threads, sharedBytes, cluster);
   for (int64_t program = (begin + cluster - 1) / cluster * cluster; program < end; program += cluster)
-    theBlock().run(body, args, program, threads, sharedBytes, cluster);
+    theBlock().run(body, args, program);
 }
 
 int64_t braid_emulate_thread() { return theBlock().thread(); }

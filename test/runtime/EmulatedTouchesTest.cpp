@@ -6,6 +6,7 @@
 
 #ifdef BRAID_TEST_CUDA_STUBS
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -27,10 +28,11 @@ struct Accesses {
   std::vector<Access> all;
   bool meets = false;
   int64_t blocks = 1, ofBlock = -1; // all
+  int64_t sharedBytes = 64;
 
   void run() {
     theCase = this;
-    runBlocks([](void *) { theCase->thread(); }, blocks, /*threads=*/64, /*sharedBytes=*/64);
+    runBlocks([](void *) { theCase->thread(); }, blocks, /*threads=*/64, sharedBytes);
   }
 
 private:
@@ -181,6 +183,47 @@ TEST(EmulatedTouchesDeathTest, NeighbouringBytes) {
   apart.run();
   apart.all.push_back({50, 0, 0, 2, read});
   EXPECT_DEATH(apart.run(), raceMessage);
+}
+
+// What is known of units of 16 bytes stays known where they are divided, and elsewhere they stay whole; nothing is mistaken for what lies far away.
+TEST(EmulatedTouchesDeathTest, OfEveryPartOfSharedMemory) {
+  constexpr int64_t bytes = 5000; // the last of its parts is no whole one
+  for (int64_t place : {int64_t(0), int64_t(1008), int64_t(1024), int64_t(2048 + 512), bytes - 24})
+    for (int32_t first : {1, 2, 16})
+      for (int32_t second : {1, 4, 16}) {
+        Accesses apart;
+        apart.sharedBytes = bytes;
+        for (int64_t other : {int64_t(0), int64_t(1008), int64_t(1024), int64_t(2048 + 512), bytes - 24})
+          if (other != place)
+            apart.all.push_back({40, 0, other, first, written});
+        apart.all.push_back({0, 0, place, first, written});
+        apart.all.push_back({0, 0, place, second, read});
+        apart.run();
+        Accesses together = apart;
+        together.all.push_back({40, 0, place + std::min(first, second) - 1, 1, written});
+        EXPECT_DEATH(together.run(), raceMessage) << place << ", " << first << ", " << second;
+      }
+}
+
+// Several words at once of what some have read in this step and others wrote before.
+TEST(EmulatedTouchesDeathTest, WordsOfAChunk) {
+  std::vector<Access> words = {{1, 0, 0, 4, written}, {2, 0, 4, 4, written}, {3, 0, 8, 4, read}, {40, 1, 4, 4, read}};
+  Accesses reads{words};
+  for (int64_t thread : {0, 1, 40, 63})
+    reads.all.push_back({thread, 1, 0, 16, read});
+  reads.run();
+  for (auto [place, size] : {std::pair(0, 16), std::pair(4, 4), std::pair(4, 8), std::pair(6, 2)}) {
+    Accesses writes{words};
+    writes.all.push_back({41, 1, place, size, written});
+    EXPECT_DEATH(writes.run(), raceMessage) << place << ", " << size;
+    Accesses one = reads;
+    one.all.push_back({63, 1, place, size, written});
+    EXPECT_DEATH(one.run(), raceMessage) << place << ", " << size;
+  }
+  Accesses beside{words};
+  beside.all.push_back({41, 1, 8, 8, written});
+  beside.all.push_back({42, 2, 0, 16, written});
+  beside.run();
 }
 
 TEST(EmulatedTouchesDeathTest, BlocksDoNotKnowOfEachOther) {
