@@ -684,22 +684,24 @@ void Block::multiplyGroup(int64_t first) {
       right[static_cast<size_t>(k * product.n + column)] = fromBf16(one.b[placeOf(product.turnedB, column, k)]);
   for (int64_t i = first; i < first + kGroup; ++i) // so that they stay where they are below
     fibers[i].pendingSums.reserve(fibers[i].pendingSums.size() + static_cast<size_t>(product.n / 2));
-  for (int row = 0; row < 64; row += kRows) {
+  // Four lanes have a row, and the one eight below it: two neighbours of each eight columns.
+  static_assert(kRows == 4);
+  for (int row = 0; row < 64; row += row % 16 == 6 ? 10 : 2) {
     float a[kRows * 16], sums[kRows][kMostColumns];
     PendingSum *pending[kRows][kMostColumns]; // null where nothing stands for a sum
     for (int i = 0; i < kRows; ++i)
       for (int k = 0; k < 16; ++k)
-        a[i * 16 + k] = fromBf16(one.a[placeOf(product.turnedA, row + i, k)]);
-    // Four lanes have a row: two neighbours of each eight columns.
+        a[i * 16 + k] = fromBf16(one.a[placeOf(product.turnedA, row + i % 2 + i / 2 * 8, k)]);
     auto eachSum = [&](auto body) {
-      for (int i = 0; i < kRows; ++i)
-        for (int quarter = 0; quarter < 4; ++quarter) {
-          Fiber &fiber = fibers[first + row / 16 * kWarp + (row + i) % 8 * 4 + quarter];
-          float *sum = fiber.sums + row % 16 / 8 * 2;
-          for (int column = quarter * 2; column < product.n; column += 8, sum += 4)
-            for (int k = 0; k < 2; ++k)
-              body(fiber, sum[k], sums[i][column + k], pending[i][column + k]);
-        }
+      for (int lane = 0; lane < 8; ++lane) {
+        Fiber &fiber = fibers[first + row / 16 * kWarp + row % 8 * 4 + lane];
+        float *sum = fiber.sums;
+        for (int column = lane % 4 * 2; column < product.n; column += 8, sum += 4)
+          for (int k = 0; k < 4; ++k) {
+            int i = lane / 4 + k / 2 * 2;
+            body(fiber, sum[k], sums[i][column + k % 2], pending[i][column + k % 2]);
+          }
+      }
     };
     eachSum([](Fiber &fiber, float before, float &sum, PendingSum *&found) {
       found = pendingOf(fiber, before);

@@ -220,6 +220,10 @@ TEST(EmulatedTouchesDeathTest, WordsOfAChunk) {
     one.all.push_back({63, 1, place, size, written});
     EXPECT_DEATH(one.run(), raceMessage) << place << ", " << size;
   }
+  // Thread 0 reads first, another one too; its warp has met when it writes, and nothing says so of the other's.
+  Accesses later{{{5, 0, 32, 4, read}, {0, 0, 0, 16, read}, {40, 0, 0, 16, read}, {0, 1, 0, 16, written}},
+                 /*meets=*/true};
+  EXPECT_DEATH(later.run(), raceMessage);
   Accesses beside{words};
   beside.all.push_back({41, 1, 8, 8, written});
   beside.all.push_back({42, 2, 0, 16, written});
