@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <sstream>
 #include <thread>
 
 namespace braid::run {
@@ -166,8 +167,7 @@ runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, ru
 // What was printed must have arrived: on a full disk, or when nobody reads a pipe any more, its end is missing.
 static runtime::Status flushOutput() {
   errno = 0;
-  std::cout.flush(); // the help
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) || std::cout.bad())
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
     return runtime::writeError("standard output", errno ? errno : EIO); // 0: an earlier one, its reason is gone
   return runtime::Status::success();
 }
@@ -243,7 +243,14 @@ int main(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? report(flushOutput()) : 2;
+    // By the same way as all other output, which knows why a write failed, however long a text is.
+    std::ostringstream help;
+    if (app.exit(error, help, std::cerr) != 0)
+      return 2;
+    return report(runAction([&] {
+      fmt::print("{}", help.str());
+      return braid::runtime::Status::success();
+    }));
   }
   for (auto &[command, action] : actions) {
     if (!command->parsed())

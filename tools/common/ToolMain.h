@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdio>
 #include <iostream>
+#include <sstream>
 #include <system_error>
 
 namespace braid {
@@ -46,17 +47,21 @@ inline int runTool(CLI::App &app, int argc, char **argv, llvm::function_ref<int(
     return 2;
   }
   int code = 0, failed = 0; // errno
+  std::ostringstream help; // goes the way of all other output, which knows why a write failed, however long a text is
   try {
-    app.parse(argc, argv);
-    code = work();
-  } catch (const CLI::ParseError &error) {
-    code = app.exit(error) == 0 ? 0 : 2;
+    try {
+      app.parse(argc, argv);
+      code = work();
+    } catch (const CLI::ParseError &error) {
+      code = app.exit(error, help, std::cerr) == 0 ? 0 : 2;
+      fmt::print("{}", help.str());
+    }
   } catch (const std::system_error &error) { // of fmt::print
     code = 1;
     failed = error.code().value();
   }
   errno = 0;
-  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.flush())
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout))
     return code;
   failed = failed ? failed : errno; // the first one: what comes behind it says less
   printError("cannot write standard output" + (failed ? ": " + std::generic_category().message(failed) : ""));
