@@ -258,6 +258,8 @@ void Errors::report(StringRef path, const std::string &message) {
   }
   if (!at->flag.empty())
     return error((at->flag + ": " + message).str());
+  if (!at->origin.empty())
+    path = at->origin;
   std::string where = path.empty() ? std::string() : shownText(path, 256) + ": ";
   error(llvm::formatv("{0}:{1}: {2}{3}", filename, at->line, where, message).str());
 }

@@ -25,6 +25,7 @@ struct Value {
   std::vector<Value> items; ///< array
   std::vector<Field> fields; ///< object, in file order
   int64_t line = 0;
+  std::string origin; ///< the key of another library's file that it is from; messages name it
   llvm::StringRef flag; ///< the flag that put it in the place of what the file says; messages name it
   bool isNumber() const { return kind == Kind::integer || kind == Kind::number; }
   const Value *find(llvm::StringRef key) const;

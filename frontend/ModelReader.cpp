@@ -1,5 +1,6 @@
 //===- ModelReader.cpp - JSON to ModelSpec ------------------------------------------------------------------------===//
 // Types, ranges of single keys, unknown keys. What relates two keys is in ModelCheck.cpp.
+#include "frontend/HuggingFace.h"
 #include "frontend/Json.h"
 #include "frontend/Recurrence.h"
 #include "schedule/Slicing.h"
@@ -688,6 +689,15 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
   std::optional<Value> root = json::parse(text, filename, error);
   if (!root)
     return llvm::failure();
+  std::string source = text.str();
+  if (root->kind == Kind::object && json::isHuggingFace(*root)) {
+    Errors errors(*root, filename, error);
+    std::optional<Value> description = json::translateHuggingFace(*root, errors);
+    if (!description)
+      return llvm::failure();
+    root = std::move(description);
+    source = json::textOf(*root);
+  }
   for (const KeyOverride &key : overrides)
     json::applyOverride(*root, key);
   Errors errors(*root, filename, error);
@@ -695,15 +705,8 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
     errors.report("", "the file holds " + describe(*root) + "; valid: one object");
     return llvm::failure();
   }
-  // One answer instead of an unknown key for each of its.
-  if (const Value *type = root->find("model_type"); type && !root->find("mixers")) {
-    errors.report("model_type", describe(*type) + " is of a config.json of Hugging Face's transformers, which is not "
-                                                  "read; valid: a description with mixers, layer_pattern and ffns "
-                                                  "(models/README.md)");
-    return llvm::failure();
-  }
   ModelSpec spec;
-  spec.source = text.str();
+  spec.source = std::move(source);
   readModel(*root, spec, errors);
   spec.defaults = llvm::formatv("{0}", llvm::json::Value(std::move(errors.defaults))).str();
   // Relations between keys mean something only once every key does.

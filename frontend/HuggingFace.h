@@ -1,0 +1,18 @@
+//===- HuggingFace.h - a config.json of Hugging Face's transformers as a model description ------------------------===//
+#ifndef FRONTEND_HUGGINGFACE_H
+#define FRONTEND_HUGGINGFACE_H
+
+#include "frontend/Json.h"
+
+namespace braid::json {
+
+/// Whether the object is such a config, not a description.
+bool isHuggingFace(const Value &root);
+/// The description that says the same; its values know the line and the key of the config. Nothing: reported.
+std::optional<Value> translateHuggingFace(const Value &config, Errors &errors);
+/// The value as JSON.
+std::string textOf(const Value &value);
+
+} // namespace braid::json
+
+#endif // FRONTEND_HUGGINGFACE_H

@@ -1,0 +1,217 @@
+// A config.json of transformers says what a description of ours says, or is refused in a sentence.
+#include "frontend/ModelSpec.h"
+#include "llvm/Support/JSON.h"
+#include <gtest/gtest.h>
+
+using namespace braid;
+
+namespace {
+
+struct Parsed {
+  std::optional<ModelSpec> spec;
+  std::vector<std::string> errors;
+};
+
+Parsed parse(const std::string &text, llvm::ArrayRef<KeyOverride> overrides = {}) {
+  Parsed parsed;
+  auto spec = parseModelSpec(
+      text, "config.json", [&](const std::string &message) { parsed.errors.push_back(message); }, overrides);
+  if (succeeded(spec))
+    parsed.spec = *spec;
+  EXPECT_EQ(parsed.spec.has_value(), parsed.errors.empty());
+  return parsed;
+}
+
+/// {"model_type": <family>, <more>}
+std::string config(const std::string &family, const std::string &more = "") {
+  return "{\"model_type\": \"" + family + "\"" + (more.empty() ? "" : ",\n" + more) + "}";
+}
+
+void expectDescription(const std::string &text, const std::string &description) {
+  Parsed parsed = parse(text);
+  ASSERT_TRUE(parsed.spec) << (parsed.errors.empty() ? "" : parsed.errors[0]);
+  auto is = llvm::json::parse(parsed.spec->source), should = llvm::json::parse(description);
+  ASSERT_TRUE(bool(is)) << llvm::toString(is.takeError());
+  ASSERT_TRUE(bool(should)) << llvm::toString(should.takeError());
+  EXPECT_TRUE(*is == *should) << parsed.spec->source;
+  EXPECT_TRUE(parse(parsed.spec->source).spec); // the description is one
+}
+
+void expectError(const std::string &text, const std::string &message) {
+  Parsed parsed = parse(text);
+  ASSERT_EQ(parsed.errors.size(), 1U) << text;
+  EXPECT_EQ(parsed.errors[0], message);
+}
+
+/// Weights of models with gated feed-forwards and no biases.
+int64_t parameters(const ModelSpec &spec) {
+  int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
+  for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
+    const auto &a = std::get<AttentionSpec>(spec.mixers.at(spec.mixerOf(layer)));
+    total += 2 * spec.dModel + 2 * spec.dModel * a.headDim * (a.heads + a.kvHeads) + (a.qkNorm ? 2 * a.headDim : 0);
+    const FfnSpec &ffn = spec.ffns.at(spec.ffnOf(layer));
+    if (const auto *dense = std::get_if<DenseSpec>(&ffn))
+      total += 3 * spec.dModel * dense->hidden;
+    else if (const auto *moe = std::get_if<MoeSpec>(&ffn))
+      total += moe->numExperts * spec.dModel * (1 + 3 * moe->expertHidden);
+  }
+  return total;
+}
+
+} // namespace
+
+TEST(HuggingFace, Llama) {
+  std::string text = config("llama", R"("architectures": ["LlamaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": 128001, "hidden_act": "silu", "hidden_size": 4096,
+    "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 8192, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.40.0",
+    "use_cache": true, "vocab_size": 128256)");
+  expectDescription(text, R"({"name": "llama", "vocab_size": 128256, "d_model": 4096, "num_layers": 32,
+    "context_len": 8192, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 32, "kv_heads": 8, "head_dim": 128,
+    "rope": {"theta": 500000.0}}}, "ffn_pattern": "D", "ffns": {"D": {"kind": "dense", "hidden": 14336}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  EXPECT_EQ(parameters(*parse(text).spec), 8'030'261'248);
+}
+
+TEST(HuggingFace, Mixtral) {
+  std::string text = config("mixtral", R"("architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0,
+    "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02,
+    "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2,
+    "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "output_router_logits": false,
+    "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.36.0.dev0", "use_cache": true,
+    "vocab_size": 32000)");
+  expectDescription(text, R"({"name": "mixtral", "vocab_size": 32000, "d_model": 4096, "num_layers": 32,
+    "context_len": 32768, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 32, "kv_heads": 8, "head_dim": 128,
+    "rope": {"theta": 1000000.0}}}, "ffn_pattern": "M", "ffns": {"M": {"kind": "moe", "num_experts": 8, "top_k": 2,
+    "expert_hidden": 14336, "router": {"normalize": true, "balance_loss": 0, "z_loss": 0}}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  EXPECT_EQ(parameters(*parse(text).spec), 46'702'792'704);
+}
+
+TEST(HuggingFace, Qwen3Moe) {
+  std::string text = config("qwen3_moe", R"("architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128,
+    "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 6144,
+    "max_position_embeddings": 40960, "max_window_layers": 48, "mlp_only_layers": [], "moe_intermediate_size": 768,
+    "norm_topk_prob": true, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
+    "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": false, "rms_norm_eps": 1e-06,
+    "rope_scaling": null, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001, "sliding_window": null,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true,
+    "use_sliding_window": false, "vocab_size": 151936)");
+  Parsed parsed = parse(text);
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 30'532'122'624);
+  EXPECT_TRUE(std::get<AttentionSpec>(parsed.spec->mixers.at('N')).qkNorm);
+  // A layer has experts where layer + 1 is a multiple of the step and the list does not name it.
+  Parsed mixed =
+      parse(config("qwen3_moe", R"("num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [3])"));
+  ASSERT_TRUE(mixed.spec);
+  EXPECT_EQ(mixed.spec->ffnPattern, "DMDDDM");
+  EXPECT_EQ(std::get<DenseSpec>(mixed.spec->ffns.at('D')).hidden, 6144);
+  EXPECT_EQ(std::get<MoeSpec>(mixed.spec->ffns.at('M')).expertHidden, 768);
+  EXPECT_FALSE(std::get<MoeSpec>(mixed.spec->ffns.at('M')).router.normalize);
+  EXPECT_EQ(parse(config("qwen3_moe", R"("num_hidden_layers": 2, "mlp_only_layers": [0, 1])")).spec->ffnPattern, "D");
+}
+
+TEST(HuggingFace, DefaultsAreThoseOfTheFamily) {
+  auto attention = [](const std::string &text) {
+    Parsed parsed = parse(text);
+    return parsed.spec ? std::get<AttentionSpec>(parsed.spec->mixers.at('N')) : AttentionSpec{};
+  };
+  EXPECT_EQ(attention(config("llama")).kvHeads, 32);
+  EXPECT_EQ(attention(config("llama", R"("num_attention_heads": 64)")).headDim, 64);
+  EXPECT_EQ(attention(config("mistral")).kvHeads, 8);
+  EXPECT_EQ(attention(config("mistral", R"("num_key_value_heads": null)")).kvHeads, 32);
+  EXPECT_EQ(attention(config("mistral")).window, 4096); // itself included, as ours
+  EXPECT_EQ(attention(config("mistral", R"("sliding_window": null)")).window, 0);
+  EXPECT_EQ(attention(config("mixtral")).window, 0);
+  EXPECT_EQ(attention(config("mixtral")).rope->theta, 1e6);
+  EXPECT_EQ(attention(config("qwen3", R"("hidden_size": 1024)")).headDim, 128);
+  EXPECT_EQ(attention(config("qwen3_moe")).headDim, 64);
+  EXPECT_EQ(parse(config("llama")).spec->contextLen, 2048);
+  EXPECT_EQ(parse(config("llama")).spec->dtype, "f32");
+}
+
+TEST(HuggingFace, BothSpellings) {
+  Parsed parsed = parse(config("qwen3", R"("dtype": "bfloat16", "torch_dtype": "bfloat16", "layer_types": null,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 5e6})"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parsed.spec->dtype, "bf16");
+  EXPECT_EQ(std::get<AttentionSpec>(parsed.spec->mixers.at('N')).rope->theta, 5e6);
+  expectError(config("llama", R"("dtype": "bfloat16", "torch_dtype": "float32")"),
+              "config.json:2: torch_dtype: \"float32\" is not dtype \"bfloat16\"; valid: one of the two keys");
+  expectError(config("llama", R"("rope_theta": 10000, "rope_parameters": {"rope_theta": 5e5})"),
+              "config.json:2: rope_parameters.rope_theta: 5e+05 is not rope_theta 10000; valid: one of the two keys");
+}
+
+TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
+  Parsed parsed = parse(config("llama", R"("train": {"seq_len": 64})"), {{"--batch", "train.batch", int64_t(2)}});
+  ASSERT_TRUE(parsed.spec);
+  EXPECT_EQ(parsed.spec->train.batch, 2);
+  EXPECT_EQ(parsed.spec->train.seqLen, 64);
+  EXPECT_EQ(parse(config("llama")).spec->train.batch, 8);
+}
+
+TEST(HuggingFace, Refusals) {
+  const std::string valid = "; valid: model_type llama, mistral, mixtral, qwen3, qwen3_moe", file = "config.json:";
+  expectError(config("qwen2"), file +
+                                   "1: model_type: \"qwen2\" needs biases of q, k and v, which a description cannot "
+                                   "say" +
+                                   valid);
+  expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
+  expectError(R"({"model_type": 5})", file + "1: model_type: 5 is not a string" + valid);
+  expectError(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64})",
+              file + "1: model_type: is missing in what looks like a config.json of Hugging Face's transformers" +
+                  valid);
+  expectError(config("llava", R"("text_config": {})"),
+              file + "2: text_config: an object is the part for text of a larger model's config, which is not read" +
+                  valid);
+  // One wrong value: key, what is said, what would be valid.
+  struct {
+    const char *family, *text, *message;
+  } const cases[] = {
+      {"llama", R"("attention_bias": true)", "attention_bias: true of a llama config is not computed; valid: false"},
+      {"llama", R"("mlp_bias": true)", "mlp_bias: true of a llama config is not computed; valid: false"},
+      {"llama", R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of a llama config is not computed; valid: \"silu\""},
+      {"llama", R"("attention_dropout": 0.5)",
+       "attention_dropout: 0.5 of a llama config is not computed; valid: 0, null"},
+      {"llama", R"("pretraining_tp": 2)", "pretraining_tp: 2 of a llama config is not computed; valid: 1, null"},
+      {"llama", R"("clip_qkv": 8)", "clip_qkv: 8 of a llama config is not computed; valid: null"},
+      {"llama", R"("torch_dtype": "float16")",
+       "torch_dtype: \"float16\" is not computed; valid: \"float32\", \"bfloat16\", \"float64\""},
+      {"llama", R"("rope_scaling": {"rope_type": "llama3"})",
+       "rope_scaling.rope_type: \"llama3\" is not computed; valid: \"default\""},
+      {"llama", R"("rope_scaling": 2)", "rope_scaling: 2 is not an object or null"},
+      {"llama", R"("rope_scaling": {"factor": 2})",
+       "rope_scaling.factor: unknown key of a llama config; valid: rope_type, rope_theta"},
+      {"llama", R"("num_attention_heads": 3)",
+       "num_attention_heads: 3 does not divide hidden_size 4096; valid: a divisor, or a head_dim"},
+      {"llama", R"("sliding_window": 4096)",
+       "sliding_window: 4096 is of an unknown key of a llama config; valid: the keys that models/README.md lists"},
+      {"mistral", R"("sliding_window": 0)",
+       "sliding_window: 0 leaves no key to see; valid: an integer above 0, or null for all"},
+      {"qwen3", R"("use_sliding_window": true)",
+       "use_sliding_window: true of a qwen3 config is not computed; valid: false"},
+      {"qwen3", R"("layer_types": ["sliding_attention"])",
+       "layer_types: not all layers are \"full_attention\"; valid: only such layers"},
+      {"mixtral", R"("router_jitter_noise": 0.1)",
+       "router_jitter_noise: 0.1 of a mixtral config is not computed; valid: 0"},
+      {"mixtral", R"("output_router_logits": true)",
+       "output_router_logits: true adds a balance loss over the routing of all layers together, which is not computed; "
+       "valid: false, or router_aux_loss_coef 0"},
+      {"qwen3_moe", R"("decoder_sparse_step": 0)", "decoder_sparse_step: 0 is not an integer above 0"},
+      {"qwen3_moe", R"("mlp_only_layers": [24])",
+       "mlp_only_layers[0]: 24 is no layer; valid: 0 to num_hidden_layers - 1"},
+      // The ordinary reader's, under the keys of the config.
+      {"llama", R"("num_key_value_heads": 5)",
+       "num_key_value_heads: 5 does not divide heads 32; valid: 1, 2, 4, 8, 16, 32"},
+      {"llama", R"("vocab_size": "many")", "vocab_size: \"many\" is not an integer"},
+      {"mixtral", R"("num_experts_per_tok": 9)", "num_experts_per_tok: 9 exceeds num_experts 8; valid: 1 to 8"},
+  };
+  for (const auto &c : cases)
+    expectError(config(c.family, c.text), file + "2: " + c.message);
+}
