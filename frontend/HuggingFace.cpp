@@ -21,7 +21,8 @@ struct Family {
   double theta, eps;
   int64_t window = 0; ///< 0: all
   bool hasWindow = false; ///< sliding_window is that of all layers
-  bool isQwen3 = false; ///< norms of q and k; windows only with use_sliding_window
+  bool switchesWindow = false; ///< windows only with use_sliding_window
+  bool qkvBias = false, qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
 };
@@ -29,15 +30,15 @@ struct Family {
 constexpr Family families[] = {
     {"llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e4, 1e-6},
     {"mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e4, 1e-6, 4096, true},
-    {"mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e6, 1e-5, 0, true, false, 8, 2},
-    {"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e4, 1e-6, 0, false, true},
-    {"qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e4, 1e-6, 0, false, true, 128, 8, 768},
+    {"mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e6, 1e-5, 0, true, false, false, false, 8, 2},
+    {"qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e4, 1e-6, 0, false, true, true},
+    {"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e4, 1e-6, 0, false, true, false, true},
+    {"qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e4, 1e-6, 0, false, true, false, true, 128, 8, 768},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
 constexpr std::pair<StringRef, StringRef> missing[] = {
-    {"qwen2", "biases of q, k and v"},
-    {"qwen2_moe", "biases of q, k and v"},
+    {"qwen2_moe", "a gate of the shared expert"},
     {"qwen3_next", "a gate of the shared expert"},
     {"olmoe", "a norm of q and k over all heads together"},
     {"deepseek_v2", "latent attention (MLA)"},
@@ -61,9 +62,28 @@ constexpr std::pair<StringRef, StringRef> missing[] = {
 
 /// Keys that say nothing about what is computed.
 constexpr StringRef silent[] = {
-    "model_type",           "architectures",        "transformers_version", "use_cache",       "bos_token_id",
-    "eos_token_id",         "pad_token_id",         "_name_or_path",        "return_dict",     "output_attentions",
-    "output_hidden_states", "_attn_implementation", "attn_implementation",  "tokenizer_class",
+    "model_type",
+    "architectures",
+    "transformers_version",
+    "use_cache",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "_name_or_path",
+    "return_dict",
+    "output_attentions",
+    "output_hidden_states",
+    "_attn_implementation",
+    "attn_implementation",
+    "tokenizer_class",
+    "unk_token_id",
+    "sep_token_id",
+    "auto_map",
+    "id2label",
+    "label2id",
+    "problem_type",
+    "torchscript",
+    "chunk_size_feed_forward",
 };
 
 Value numberValue(int64_t number) {
@@ -214,7 +234,9 @@ Value Translation::attention() {
                                {"kv_heads", std::move(kvHeads)},
                                {"head_dim", std::move(headDim)},
                                {"rope", rope()}};
-  if (family.isQwen3)
+  if (family.qkvBias)
+    fields.push_back({"qkv_bias", boolValue(true)});
+  if (family.qkNorm)
     fields.push_back({"qk_norm", boolValue(true)});
   if (family.hasWindow) {
     const Value *given = take("sliding_window");
@@ -247,13 +269,14 @@ void Translation::fixedKeys() {
   only("hidden_act", stringValue("silu"));
   only("attention_dropout", numberValue(int64_t(0)), /*nullable=*/true);
   only("pretraining_tp", numberValue(int64_t(1)), /*nullable=*/true);
-  for (StringRef key : {"attention_bias", "mlp_bias", "rope_interleaved", "is_encoder_decoder", "add_cross_attention"})
+  only("attention_bias", boolValue(family.qkvBias));
+  for (StringRef key : {"mlp_bias", "rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
   for (StringRef key : {"quantization_config", "clip_qkv"})
     only(key, Value());
   if (family.experts)
     only("router_jitter_noise", numberValue(int64_t(0)));
-  if (!family.isQwen3)
+  if (!family.switchesWindow)
     return;
   only("use_sliding_window", boolValue(false)); // without it these say nothing
   (void)take("sliding_window");

@@ -43,12 +43,13 @@ void expectError(const std::string &text, const std::string &message) {
   EXPECT_EQ(parsed.errors[0], message);
 }
 
-/// Weights of models with gated feed-forwards and no biases.
+/// Weights of models with gated feed-forwards.
 int64_t parameters(const ModelSpec &spec) {
   int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
     const auto &a = std::get<AttentionSpec>(spec.mixers.at(spec.mixerOf(layer)));
-    total += 2 * spec.dModel + 2 * spec.dModel * a.headDim * (a.heads + a.kvHeads) + (a.qkNorm ? 2 * a.headDim : 0);
+    total += 2 * spec.dModel + 2 * spec.dModel * a.headDim * (a.heads + a.kvHeads) + (a.qkNorm ? 2 * a.headDim : 0) +
+             (a.qkvBias ? a.headDim * (a.heads + 2 * a.kvHeads) : 0);
     const FfnSpec &ffn = spec.ffns.at(spec.ffnOf(layer));
     if (const auto *dense = std::get_if<DenseSpec>(&ffn))
       total += 3 * spec.dModel * dense->hidden;
@@ -90,6 +91,23 @@ TEST(HuggingFace, Mixtral) {
     "expert_hidden": 14336, "router": {"normalize": true, "balance_loss": 0, "z_loss": 0}}},
     "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
   EXPECT_EQ(parameters(*parse(text).spec), 46'702'792'704);
+}
+
+TEST(HuggingFace, Qwen2) {
+  Parsed parsed = parse(config("qwen2", R"("architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
+    "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
+    "intermediate_size": 18944, "max_position_embeddings": 131072, "max_window_layers": 28, "num_attention_heads": 28,
+    "num_hidden_layers": 28, "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+    "sliding_window": 131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.40.1",
+    "use_cache": true, "use_mrope": false, "use_sliding_window": false, "vocab_size": 152064)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  const auto &attention = std::get<AttentionSpec>(parsed.spec->mixers.at('N'));
+  EXPECT_TRUE(attention.qkvBias);
+  EXPECT_FALSE(attention.qkNorm);
+  EXPECT_EQ(attention.window, 0);
+  EXPECT_EQ(parameters(*parsed.spec), 7'615'616'512);
+  expectError(config("qwen2", R"("attention_bias": false)"),
+              "config.json:2: attention_bias: false of a qwen2 config is not computed; valid: true");
 }
 
 TEST(HuggingFace, Qwen3Moe) {
@@ -157,11 +175,11 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 }
 
 TEST(HuggingFace, Refusals) {
-  const std::string valid = "; valid: model_type llama, mistral, mixtral, qwen3, qwen3_moe", file = "config.json:";
-  expectError(config("qwen2"), file +
-                                   "1: model_type: \"qwen2\" needs biases of q, k and v, which a description cannot "
-                                   "say" +
-                                   valid);
+  const std::string valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe",
+                    file = "config.json:";
+  expectError(config("deepseek_v3"),
+              file + "1: model_type: \"deepseek_v3\" needs latent attention (MLA), which a description cannot say" +
+                  valid);
   expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
   expectError(R"({"model_type": 5})", file + "1: model_type: 5 is not a string" + valid);
   expectError(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64})",

@@ -103,7 +103,7 @@ def stated(state, output, inputs, parameters):
 def description_seeds():
     for equation in EQUATIONS:
         yield json.dumps(stated(*equation)).encode()
-    for family in ("llama", "mistral", "mixtral", "qwen3", "qwen3_moe"):  # configs of transformers
+    for family in ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"):  # configs of transformers
         yield json.dumps({"model_type": family, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                           "num_key_value_heads": 2, "vocab_size": 64, "rope_parameters": {"rope_type": "default"}}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
