@@ -15,7 +15,8 @@ from ranks_equal import checkpoint, run
 
 RATE, MOVED = 1e-12, 1e-11  # after one of 100 steps of warm-up the rate is a hundredth of that
 
-model, folder = pathlib.Path(sys.argv[1]), pathlib.Path(tempfile.mkdtemp())
+model, holder = pathlib.Path(sys.argv[1]), tempfile.TemporaryDirectory()
+folder = pathlib.Path(holder.name)
 
 
 def tokens(name, seed, count):
