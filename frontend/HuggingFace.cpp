@@ -2,6 +2,7 @@
 // Every key is translated, known to say nothing about what is computed, or has the one value that is computed; any other
 // is an error. Types and ranges of what is translated are the ordinary reader's.
 #include "frontend/HuggingFace.h"
+#include "frontend/ModelImport.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -383,7 +384,9 @@ std::optional<Value> Translation::run() {
                                     " config; valid: the keys that models/README.md lists");
   if (errors.number() != before)
     return std::nullopt;
-  return object(std::move(fields));
+  Value description = object(std::move(fields));
+  description.fields.push_back({"import", importOfHuggingFace(family.name, description)});
+  return description;
 }
 
 bool json::isHuggingFace(const Value &root) {

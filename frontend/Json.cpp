@@ -245,16 +245,22 @@ void Errors::report(StringRef path, const std::string &message) {
   if (++count > 20)
     return; // one wrong file should not fill the screen
   const Value *at = &root;
-  llvm::SmallVector<StringRef> parts;
-  path.split(parts, '.', -1, /*KeepEmpty=*/false);
-  for (StringRef part : parts) {
-    auto [name, index] = part.split('[');
-    const Value *next = at->find(name);
+  for (StringRef rest = path; !rest.empty(); rest.consume_front(".")) {
+    // Keys may have dots themselves (names of weights): the longest that fits.
+    const Field *next = nullptr;
+    for (const Field &field : at->fields) {
+      StringRef after = rest;
+      if (after.consume_front(field.name) && (after.empty() || after[0] == '.' || after[0] == '[') &&
+          field.name.size() > (next ? next->name.size() : 0))
+        next = &field;
+    }
     if (!next)
       break;
-    at = next;
-    if (size_t item = 0; !index.consumeInteger(10, item) && item < at->items.size())
-      at = &at->items[item];
+    at = &next->value;
+    rest = rest.drop_front(next->name.size());
+    for (size_t item = 0; rest.consume_front("[") && !rest.consumeInteger(10, item); rest.consume_front("]"))
+      if (item < at->items.size())
+        at = &at->items[item];
   }
   if (!at->flag.empty())
     return error((at->flag + ": " + message).str());

@@ -1,6 +1,7 @@
 //===- ModelBuilder.cpp - entry points over one set of parameters -------------------------------------------------===//
 #include "frontend/ModelBuilder.h"
 #include "frontend/EntryBuilder.h"
+#include "frontend/ModelImport.h"
 #include "frontend/Recurrence.h"
 #include "mlir/IR/Verifier.h"
 
@@ -15,7 +16,8 @@ public:
       : spec(spec), types(floatTypesOf(spec, context)), plan(planLayers(spec)) {
     module = ModuleOp::create(NameLoc::get(StringAttr::get(context, spec.name)));
   }
-  OwningOpRef<ModuleOp> build();
+  /// Null: reported.
+  OwningOpRef<ModuleOp> build(DiagnosticFn error);
 
 private:
   /// The layer functions for one entry shape, built once each.
@@ -316,8 +318,10 @@ DictionaryAttr ModelBuilder::metadata() {
   return builder.getDictionaryAttr(list);
 }
 
-OwningOpRef<ModuleOp> ModelBuilder::build() {
+OwningOpRef<ModuleOp> ModelBuilder::build(DiagnosticFn error) {
   collectParameters();
+  if (failed(checkImport(spec, tensors, error)))
+    return nullptr;
   buildInit();
   buildForward(/*training=*/true);
   buildForward(/*training=*/false);
@@ -353,7 +357,9 @@ FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const M
   if (failed(checkModelSpec(spec, keyError)))
     return failure();
   context->loadDialect<BraidDialect, func::FuncDialect, arith::ArithDialect>();
-  OwningOpRef<ModuleOp> module = ModelBuilder(context, spec).build();
+  OwningOpRef<ModuleOp> module = ModelBuilder(context, spec).build(error);
+  if (!module)
+    return failure();
   remarkClasses(*module, spec);
   // The verifiers speak of ops; what they find here is a fault of the builder, never of the description.
   ScopedDiagnosticHandler handler(context, [&](Diagnostic &diagnostic) {

@@ -2,6 +2,7 @@
 // Types, ranges of single keys, unknown keys. What relates two keys is in ModelCheck.cpp.
 #include "frontend/HuggingFace.h"
 #include "frontend/Json.h"
+#include "frontend/ModelImport.h"
 #include "frontend/Recurrence.h"
 #include "schedule/Slicing.h"
 #include "schedule/Stages.h"
@@ -643,6 +644,8 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     r.error("ffn_pattern", "is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no pattern)");
   r.take("ffn_pattern");
 
+  if (const Value *import = r.objectAt("import"))
+    readImport(*import, spec, errors);
   if (const Value *init = r.objectAt("init")) {
     Reader i(*init, "init", errors);
     i.choice("kind", spec.init.kind, {"scaled", "normal", "xavier_uniform", "xavier_normal", "deepnorm"});

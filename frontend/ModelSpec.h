@@ -237,6 +237,8 @@ struct ModelSpec {
   InitSpec init;
   TrainSpec train;
   ScheduleSpec schedule;
+  std::optional<std::vector<std::string>>
+      imported; ///< weights that `import` names, as it spells them: layers.{layer}.attn.wq
   std::string source; ///< the text it was read from, kept in the program file
   std::string defaults; ///< what keys of it say that are left out, {"mixers.N.window":0,..}; kept there too
 

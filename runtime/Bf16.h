@@ -15,6 +15,9 @@ inline uint16_t toBf16(float value) {
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded); // both sides: loops stay vectors
 }
 
+// Of a second moment, which is never negative: `above` of the master beside it.
+constexpr uint32_t masterSign = 0x80000000;
+
 struct MasterParts {
   uint16_t high;
   int16_t low;

@@ -6,13 +6,19 @@
 #include "runtime/train/CheckpointIndex.h"
 #include "runtime/train/Rank.h"
 
+#include <filesystem>
+#include <optional>
+
 namespace braid::runtime {
 
-// The checkpoint that `path` means: a step directory itself, or a directory whose `latest` names one.
+// The checkpoint that `path` means: a step directory itself, a directory whose `latest` names one, or one with weights
+// that other software wrote (TensorSource.h).
 Expected<std::string> resolveCheckpoint(const std::string &path);
 // Steps of the complete checkpoints in a directory, ascending; a directory that does not exist has none.
 Expected<std::vector<uint64_t>> listCheckpoints(const std::string &directory);
 std::string checkpointName(uint64_t step); // step-00000123
+// "c/step-00000100" or "c/step-00000100/": its parent and its step; no step: another directory.
+std::pair<std::string, std::optional<uint64_t>> splitCheckpoint(std::filesystem::path path);
 // The index of a step directory.
 Expected<CheckpointIndex> readIndex(const std::string &checkpoint);
 // The end of an error message: "; complete checkpoints in DIR: 8, 4; go on from one with ..", those of steps below
@@ -38,6 +44,7 @@ enum class Restored { weights, masters, all };
 
 // Fills that much; moments that are not read stay as they are. The tensors must be exactly those
 // of the program, with their global shapes and dtypes; the mesh may be another, and f32 and bf16 stand for each other.
+// Of weights that other software wrote the state says nothing, and all cannot be read.
 // Collective: rank 0 decides which of a directory's checkpoints is the newest, and all must read the same.
 Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, Restored what);
 

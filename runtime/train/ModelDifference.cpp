@@ -1,6 +1,7 @@
 #include "runtime/train/ModelDifference.h"
 
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/TensorSource.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +17,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Keys of the description that change no function of the weights: of the whole model, and initial values of a mixer.
-constexpr std::array modelKeys = {"name",          "dtype", "context_len", "decode_batch",
+constexpr std::array modelKeys = {"name",          "dtype", "context_len", "decode_batch", "import",
                                   "max_documents", "init",  "train",       "schedule"};
 constexpr std::array mixerKeys = {"decay_range", "step_range", "slopes"};
 // Keys of `train` that are not compiled into what a step computes: a resumed run has them from its checkpoint or its program, and says so itself.
@@ -263,6 +264,8 @@ ModelDifference compareTraining(std::string_view there, std::string_view here, s
 
 Expected<std::string> remarkOtherModel(const Program &program, const std::string &checkpoint) {
   BRAID_ASSIGN(std::string directory, resolveCheckpoint(checkpoint));
+  if (isImported(directory))
+    return std::string(); // of the model that wrote it the shapes are known, and they fit
   BRAID_ASSIGN(CheckpointIndex index, readIndex(directory));
   ModelDifference difference = compareModels(index.modelJson, program.metadata("model_json").value_or(""),
                                              program.metadata("model_defaults").value_or(""));

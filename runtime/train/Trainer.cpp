@@ -6,6 +6,7 @@
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ModelDifference.h"
 #include "runtime/train/Progress.h"
+#include "runtime/train/TensorSource.h"
 #include "runtime/train/TrainStep.h"
 
 #include <algorithm>
@@ -133,7 +134,9 @@ Expected<std::string> Trainer::initializeWeights() {
   BRAID_TRY(loaded.status().withContext("--init-from"));
   if (!rank.isFirst())
     return "";
-  std::string text = fmt::format("begun with the weights of {} (step {})", options.initFrom, loaded->step);
+  std::string text = fmt::format("begun with the weights of {}", options.initFrom);
+  if (loaded->step) // 0: other software wrote them
+    text += fmt::format(" (step {})", loaded->step);
   BRAID_ASSIGN(std::string remark, remarkOtherModel(rank.program(), options.initFrom));
   return remark.empty() ? text : text + "\n" + remark;
 }
@@ -244,6 +247,10 @@ Status Trainer::start() {
   const Rank::Value saves{"--checkpoint-dir", options.checkpointDir.empty() ? "not given" : "given"};
   BRAID_TRY(rank.agree({&saves, 1}, "checkpoint directory"));
   if (!options.checkpointDir.empty()) {
+    if (isImported(options.checkpointDir))
+      return Status::error("--checkpoint-dir={}: holds weights that other software wrote, and no training; valid: "
+                           "--init-from={} to begin with them, and another directory for checkpoints",
+                           options.checkpointDir, options.checkpointDir);
     // A directory that cannot be written, or that another run writes, must show now, not after the last step.
     if (rank.isFirst()) {
       BRAID_TRY(makeDirectories(options.checkpointDir));

@@ -33,6 +33,7 @@ void expectDescription(const std::string &text, const std::string &description) 
   auto is = llvm::json::parse(parsed.spec->source), should = llvm::json::parse(description);
   ASSERT_TRUE(bool(is)) << llvm::toString(is.takeError());
   ASSERT_TRUE(bool(should)) << llvm::toString(should.takeError());
+  is->getAsObject()->erase("import"); // below
   EXPECT_TRUE(*is == *should) << parsed.spec->source;
   EXPECT_TRUE(parse(parsed.spec->source).spec); // the description is one
 }

@@ -7,7 +7,9 @@
 #include "runtime/io/JsonLines.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Safetensors.h"
+#include "runtime/io/Shape.h"
 #include "runtime/train/CheckpointIndex.h"
+#include "runtime/train/ImportMap.h"
 
 #include <algorithm>
 #include <sys/mman.h>
@@ -65,6 +67,25 @@ void safetensors(std::span<const uint8_t> bytes) {
   }
 }
 
+// A description's `import`, and what it makes of shapes.
+void importMap(std::span<const uint8_t> bytes) {
+  auto map = ImportMap::parse({reinterpret_cast<const char *>(bytes.data()), bytes.size()});
+  if (!map || !*map)
+    return;
+  for (const auto &[name, tensor] : (*map)->weights) {
+    auto [general, layer] = splitLayer(name);
+    (void)(*map)->leaves(tensor.nameOf(layer, 3));
+    for (const std::vector<int64_t> &shape : {std::vector<int64_t>{}, {0, 4}, {64, 1, 4}, {int64_t(1) << 31, 4}}) {
+      auto taken = importedShape(tensor, shape);
+      if (!taken)
+        continue;
+      std::optional<int64_t> before = elementCount(shape), after = elementCount(*taken);
+      if (!after || *after > std::max<int64_t>(*before, 1) || !joins(*taken, *taken))
+        std::abort(); // a part is no more than the whole
+    }
+  }
+}
+
 void npy(std::span<const uint8_t> bytes) {
   auto array = readNpy(fileWith(bytes));
   if (!array)
@@ -112,6 +133,7 @@ void data(std::span<const uint8_t> bytes) {
 constexpr Target table[] = {{"program", program},
                             {"checkpoint-index", checkpointIndex},
                             {"safetensors", safetensors},
+                            {"import", importMap},
                             {"npy", npy},
                             {"data", data}};
 

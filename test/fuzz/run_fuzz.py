@@ -18,8 +18,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAILER = 32  # of a program file: runtime/schema/ProgramTrailer.h
-TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "program": "runtime",
-           "data": "runtime", "description": "compiler", "module": "compiler"}
+TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "import": "runtime",
+           "program": "runtime", "data": "runtime", "description": "compiler", "module": "compiler"}
 # Modules and descriptions are slower to read.
 SHARE = {"description": 0.25, "module": 0.1}
 LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
@@ -49,14 +49,20 @@ def safetensors_seeds():
 
 
 def index_seeds():
-    index = {"format": "braid-checkpoint", "version": 2, "program": "p", "tokenizer": "bytes", "step": 3,
+    index = {"format": "braid-checkpoint", "version": 3, "program": "p", "tokenizer": "bytes", "step": 3,
              "data_position": 24, "seed": 1, "seq_len": 16, "max_documents": 1, "corpus_tokens": 100, "corpus_documents": 1, "corpus_hash": 5, "learning_rate": 0.1,
-             "min_learning_rate": 0.01, "warmup_steps": 2, "model": {"name": "p"},
+             "min_learning_rate": 0.01, "warmup_steps": 2, "steps": 9, "accumulation_steps": 1, "step_samples": 8, "model": {"name": "p"},
              "tensors": {"w": {"role": "parameter", "dtype": "f32", "shape": [4, 2],
                                "pieces": [{"file": "m", "offset": [0, 0], "shape": [2, 2]},
                                           {"file": "m", "offset": [2, 0], "shape": [2, 2]}]}},
              "files": {"m": {"bytes": 99, "hash": "0" * 32}}}
     yield (json.dumps(index, indent=1) + "\n").encode()
+
+
+def import_seeds():
+    weights = {"embed.weight": "e", "layers.{layer}.attn.wq": {"name": "{layer}.q", "groups": 4, "rows": [8, 16], "transposed": True, "plus": 1},
+               "layers.2.moe.w1": {"name": "{layer}.{expert}.w1"}}
+    yield json.dumps({"vocab_size": 256, "import": {"weights": weights, "unread": ["mtp.*", "*x*y"]}}).encode()
 
 
 def data_seeds():
@@ -122,7 +128,7 @@ def module_seeds():
 
 
 def seeds(target, work):
-    made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "data": data_seeds,
+    made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "import": import_seeds, "data": data_seeds,
             "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
     corpus = os.path.join(work, target)
     shutil.rmtree(corpus, ignore_errors=True)

@@ -6,6 +6,7 @@
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
+#include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 
@@ -112,7 +113,8 @@ public:
     if (options.seed && !seedsItself())
       BRAID_TRY(initialize(rank, *options.seed));
     if (!options.checkpoint.empty())
-      BRAID_TRY(loadModel(rank, options.checkpoint, Restored::all));
+      BRAID_TRY(
+          loadModel(rank, options.checkpoint, isImported(options.checkpoint) ? Restored::masters : Restored::all));
     return Status::success();
   }
 
@@ -396,9 +398,11 @@ Action addCall(CLI::App &command) {
       ->excludes(input)
       ->excludes(output)
       ->type_name("F.jsonl");
-  CLI::Option *checkpoint =
-      command.add_option("--checkpoint", options->checkpoint, "First load parameters and moments from this checkpoint")
-          ->type_name("DIR");
+  CLI::Option *checkpoint = command
+                                .add_option("--checkpoint", options->checkpoint,
+                                            "First load parameters and moments from this checkpoint, or parameters "
+                                            "from a directory with weights of transformers")
+                                ->type_name("DIR");
   integerIn(command.add_option("--seed", options->seed,
                                "First run @init with this seed (without it parameters start as zeros); @init itself "
                                "takes it as its input"),

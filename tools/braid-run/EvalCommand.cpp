@@ -50,7 +50,9 @@ Status run(const Options &options) {
 Action addEval(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command.add_option("--checkpoint", options->checkpoint, "Checkpoint, or directory of checkpoints (its newest)")
+  command
+      .add_option("--checkpoint", options->checkpoint,
+                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
       ->required()
       ->type_name("DIR");
   addDataOptions(command, options->data);

@@ -72,8 +72,9 @@ void FileUses::readsCheckpoints(const std::string &flag, const std::string &dire
   checkpointDirectories.push_back({flag, directory});
   std::error_code error;
   for (const fs::directory_entry &entry : fs::recursive_directory_iterator(directory, error))
-    if (isCheckpointName(entry.path().filename().string()) ||
-        isCheckpointName(entry.path().parent_path().filename().string()))
+    if (std::string name = entry.path().filename().string();
+        isCheckpointName(name) || isCheckpointName(entry.path().parent_path().filename().string()) ||
+        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json"))
       inputs.push_back({flag, entry.path().string()});
 }
 void FileUses::writesCheckpoints(const std::string &flag, const std::string &directory) {

@@ -293,7 +293,9 @@ Status run(const Options &options) {
 Action addGenerate(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command.add_option("--checkpoint", options->checkpoint, "Checkpoint, or directory of checkpoints (its newest)")
+  command
+      .add_option("--checkpoint", options->checkpoint,
+                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
       ->required()
       ->type_name("DIR");
   CLI::Option_group *prompt = command.add_option_group("prompt");

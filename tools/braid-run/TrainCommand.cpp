@@ -207,7 +207,8 @@ Action addTrain(CLI::App &command) {
   CLI::Option *initFrom =
       command
           .add_option("--init-from", train.initFrom,
-                      "Begin with the weights of this checkpoint, or of the newest in this directory: step, moments, "
+                      "Begin with the weights of this checkpoint, of the newest in this directory, or of transformers: "
+                      "step, moments, "
                       "schedule, seed and data are those of a new run. One that goes on with --resume does not read it")
           ->type_name("DIR");
   integerIn(command.add_option("--resume-step", train.resumeStep,

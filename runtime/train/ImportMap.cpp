@@ -1,0 +1,166 @@
+#include "runtime/train/ImportMap.h"
+
+#include "runtime/io/JsonText.h"
+#include "runtime/io/Shape.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace braid::runtime {
+
+namespace {
+
+constexpr std::string_view layerHole = "{layer}", expertHole = "{expert}";
+
+void fillHole(std::string &text, std::string_view hole, int64_t number) {
+  if (size_t at = text.find(hole); at != std::string::npos)
+    text.replace(at, hole.size(), std::to_string(number));
+}
+
+// "*" is any text, also none.
+bool matches(std::string_view pattern, std::string_view text) {
+  size_t at = 0, next = 0, star = std::string_view::npos, after = 0;
+  while (next < text.size()) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      after = next;
+    } else if (at < pattern.size() && pattern[at] == text[next]) {
+      ++at, ++next;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      next = ++after;
+    } else {
+      return false;
+    }
+  }
+  return std::all_of(pattern.begin() + static_cast<ptrdiff_t>(at), pattern.end(), [](char c) { return c == '*'; });
+}
+
+Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
+  ImportedTensor tensor;
+  if (value.is_string()) {
+    tensor.name = value.get<std::string>();
+    return tensor;
+  }
+  auto wrong = [](std::string_view key, const nlohmann::json &found) {
+    return Status::error(ErrorCode::corruptFile, "{} is {}", key, shownValue(found));
+  };
+  if (!value.is_object())
+    return wrong("it", value);
+  for (const auto &[key, member] : value.items()) {
+    if (key == "name" && member.is_string())
+      tensor.name = member.get<std::string>();
+    else if (key == "transposed" && member.is_boolean())
+      tensor.transposed = member.get<bool>();
+    else if (key == "plus" && member.is_number())
+      tensor.plus = member.get<double>();
+    else if (key == "groups" && member.is_number_unsigned() && member.get<uint64_t>() - 1 < uint64_t(1) << 30)
+      tensor.groups = member.get<int64_t>();
+    else if (key == "rows" && member.is_array() && member.size() == 2 && member[0].is_number_unsigned() &&
+             member[1].is_number_unsigned() && member[0].get<uint64_t>() < member[1].get<uint64_t>() &&
+             member[1].get<uint64_t>() <= uint64_t(1) << 40)
+      tensor.rows = {member[0].get<int64_t>(), member[1].get<int64_t>()};
+    else
+      return wrong(key, member);
+  }
+  if (tensor.name.empty())
+    return Status::error(ErrorCode::corruptFile, "it has no name");
+  return tensor;
+}
+
+} // namespace
+
+bool ImportedTensor::ofExperts() const { return name.find(expertHole) != std::string::npos; }
+
+std::string ImportedTensor::nameOf(std::optional<int64_t> layer, int64_t expert) const {
+  std::string full = name;
+  if (layer)
+    fillHole(full, layerHole, *layer);
+  fillHole(full, expertHole, expert);
+  return full;
+}
+
+static Expected<ImportMap> parseMap(const nlohmann::json &json) {
+  ImportMap map;
+  for (const auto &[key, value] : json.items()) {
+    if (key == "weights" && value.is_object()) {
+      for (const auto &[name, tensor] : value.items()) {
+        auto parsed = parseTensor(tensor);
+        BRAID_TRY(parsed.status().withContext(fmt::format("weights['{}']", escaped(name))));
+        map.weights.emplace(name, *std::move(parsed));
+      }
+    } else if (key == "unread" && value.is_array() && std::ranges::all_of(value, &nlohmann::json::is_string)) {
+      for (const nlohmann::json &pattern : value)
+        map.unread.push_back(pattern.get<std::string>());
+    } else {
+      return Status::error(ErrorCode::corruptFile, "{} is {}", escaped(key), shownValue(value));
+    }
+  }
+  return map;
+}
+
+Expected<std::optional<ImportMap>> ImportMap::parse(std::string_view description) {
+  nlohmann::json json =
+      nlohmann::json::parse(description, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  auto found = json.find("import"); // end() of what is no object
+  if (found == json.end())
+    return std::optional<ImportMap>();
+  if (!found->is_object())
+    return Status::error(ErrorCode::corruptFile, "import is {}", shownValue(*found));
+  auto map = parseMap(*found);
+  BRAID_TRY(map.status().withContext("import"));
+  return std::optional<ImportMap>(*std::move(map));
+}
+
+bool ImportMap::leaves(std::string_view name) const {
+  return std::ranges::any_of(unread, [&](const std::string &pattern) { return matches(pattern, name); });
+}
+
+std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name) {
+  constexpr std::string_view prefix = "layers.";
+  int64_t layer = 0;
+  if (name.starts_with(prefix)) {
+    const char *begin = name.data() + prefix.size(), *limit = name.data() + name.size();
+    auto [end, error] = std::from_chars(begin, limit, layer);
+    if (error == std::errc() && end != begin && end != limit && *end == '.')
+      return {fmt::format("{}{}{}", prefix, layerHole, std::string_view(end, limit)), layer};
+  }
+  return {std::string(name), std::nullopt};
+}
+
+Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const std::vector<int64_t> &shape) {
+  std::vector<int64_t> taken = shape;
+  if (taken.empty())
+    taken.push_back(1);
+  if (taken[0] % tensor.groups)
+    return Status::error(ErrorCode::corruptFile, "has shape {}, whose {} rows are not {} groups", formatShape(shape),
+                         taken[0], tensor.groups);
+  int64_t ofGroup = taken[0] / tensor.groups;
+  if (tensor.rows) {
+    auto [first, last] = *tensor.rows;
+    if (last > ofGroup)
+      return Status::error(ErrorCode::corruptFile,
+                           "has shape {}, so {} rows in each of {} groups, and not rows {} to {}", formatShape(shape),
+                           ofGroup, tensor.groups, first, last - 1);
+    taken[0] = tensor.groups * (last - first);
+  }
+  if (tensor.transposed)
+    std::rotate(taken.begin(), taken.begin() + 1, taken.end());
+  return taken;
+}
+
+bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b) {
+  // Where dimensions end: the sizes of what stands in front of each end.
+  auto ends = [](const std::vector<int64_t> &shape) {
+    std::vector<int64_t> ends = {1};
+    for (int64_t size : shape)
+      if (size != 1)
+        ends.push_back(ends.back() * size);
+    return ends;
+  };
+  std::vector<int64_t> first = ends(a), second = ends(b);
+  return first.back() == second.back() &&
+         (std::ranges::includes(first, second) || std::ranges::includes(second, first));
+}
+
+} // namespace braid::runtime

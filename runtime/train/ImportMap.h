@@ -1,0 +1,44 @@
+// What other software calls the weights of a model, and how it keeps them: the key `import` of its description
+// (models/README.md), which is in the program.
+#pragma once
+
+#include "runtime/Expected.h"
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace braid::runtime {
+
+struct ImportedTensor {
+  std::string name; // with "{layer}" and "{expert}" where their numbers stand; of each expert an own tensor
+  // Of each of so many equal groups of rows (of its first dimension) these: [first, last). Nothing: all.
+  int64_t groups = 1;
+  std::optional<std::array<int64_t, 2>> rows;
+  bool transposed = false; // the first dimension of what is left becomes the last
+  double plus = 0;
+
+  bool ofExperts() const;
+  std::string nameOf(std::optional<int64_t> layer, int64_t expert) const;
+};
+
+struct ImportMap {
+  std::map<std::string, ImportedTensor, std::less<>> weights; // by ours: embed.weight, layers.{layer}.attn.wq
+  std::vector<std::string> unread; // names of tensors that are left alone; "*" stands for any text
+
+  // Of a description; one without the key has none.
+  static Expected<std::optional<ImportMap>> parse(std::string_view description);
+  bool leaves(std::string_view name) const;
+};
+
+// "layers.3.attn.wq": "layers.{layer}.attn.wq" and 3; of another name itself.
+std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name);
+
+// The shape of what is taken of a tensor of this shape; an error says why nothing is.
+Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const std::vector<int64_t> &shape);
+// Whether elements in order can be of either shape: one joins dimensions of the other ([64, 16] and [1024]; not [16, 64]).
+bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b);
+
+} // namespace braid::runtime

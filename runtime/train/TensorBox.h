@@ -1,0 +1,24 @@
+// Parts of tensors on their way between files and ranks: boxes, and the types of their elements.
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <span>
+
+namespace braid::runtime {
+
+// Elements [offset, offset + shape) of a tensor in every dimension, row-major where they lie.
+struct Box {
+  std::span<const int64_t> offset, shape;
+};
+
+// Copies the elements that two boxes of one tensor share, row by row.
+void copyShared(const Box &source, const std::byte *from, const Box &target, std::byte *to, size_t elementBytes);
+bool sharesAny(const Box &a, const Box &b);
+
+// f32 and bf16 stand for each other: programs of both kinds read each other's checkpoints.
+bool converts(DType from, DType to);
+// `from` and `to` convert. Every number grows by `plus` before it is rounded.
+void convert(DType from, std::span<const std::byte> source, DType to, std::byte *target, float plus = 0);
+
+} // namespace braid::runtime

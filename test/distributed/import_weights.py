@@ -1,0 +1,241 @@
+"""Weights that other software wrote: a checkpoint of ours under the names, the orientation and the files of another library is read as
+what it was.
+
+Names and orientation of transformers are written down here once more, on their own. A training of one step that begins with such files and
+one that begins with our checkpoint must save the same bytes, whatever the types and meshes. Nothing of transformers is needed.
+Usage: import_weights.py FOLDER
+"""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+from ranks_equal import checkpoint, run
+
+folder = pathlib.Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
+BASE = {"vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
+        "max_position_embeddings": 64, "train": {"batch": 2, "seq_len": 32}}
+CONFIGS = {
+    "qwen3_moe": {"head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "mlp_only_layers": [1]},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen2": {"tie_word_embeddings": True},
+}
+(folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog, again and again, until it is long enough. " * 20)
+
+
+def write_safetensors(path, tensors):
+    """`tensors`: name -> array; uint16 stands for bf16."""
+    names, header, at = {"float32": "F32", "uint16": "BF16", "int64": "I64"}, {}, 0
+    for name, array in tensors.items():
+        header[name] = {"dtype": names[str(array.dtype)], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(np.ascontiguousarray(a).tobytes() for a in tensors.values()))
+
+
+def write_library(target, tensors, files=1):
+    """Files as such libraries write them: one, or several with an index."""
+    target.mkdir(exist_ok=True)
+    if files == 1:
+        return write_safetensors(target / "model.safetensors", tensors)
+    names, table = list(tensors), {}
+    for i in range(files):
+        part = f"model-{i + 1:05}-of-{files:05}.safetensors"
+        write_safetensors(target / part, {name: tensors[name] for name in names[i::files]})
+        table |= {name: part for name in names[i::files]}
+    (target / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
+
+
+def of_transformers(family, ours):
+    """Our tensors as transformers has them."""
+    theirs = {}
+    block = "block_sparse_moe" if family == "mixtral" else "mlp"
+    expert = {"w1": "w1", "w3": "w3", "w2": "w2"} if family == "mixtral" else {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+    plain = {"norm1.weight": "input_layernorm.weight", "norm2.weight": "post_attention_layernorm.weight",
+             "attn.q_norm.weight": "self_attn.q_norm.weight", "attn.k_norm.weight": "self_attn.k_norm.weight"}
+    turned = {f"attn.w{x}": f"self_attn.{x}_proj.weight" for x in "qkvo"} | {
+        "ffn.w1": "mlp.gate_proj.weight", "ffn.w3": "mlp.up_proj.weight", "ffn.w2": "mlp.down_proj.weight", "moe.router": f"{block}.gate.weight"}
+    for name, value in ours.items():
+        if name in ("embed.weight", "final_norm.weight"):
+            theirs[{"embed.weight": "model.embed_tokens.weight", "final_norm.weight": "model.norm.weight"}[name]] = value
+        elif name == "head.weight":
+            theirs["lm_head.weight"] = value.T
+        else:
+            _, layer, part = name.split(".", 2)
+            at = f"model.layers.{layer}."
+            if part in plain:
+                theirs[at + plain[part]] = value
+            elif part in turned:
+                theirs[at + turned[part]] = value.T
+            elif part.startswith("attn.b"):
+                theirs[at + f"self_attn.{part[-1]}_proj.bias"] = value.reshape(-1)
+            else:
+                for i, matrix in enumerate(value):
+                    theirs[at + f"{block}.experts.{i}.{expert[part.removeprefix('moe.')]}.weight"] = matrix.T
+    return theirs
+
+
+def braid(*arguments):
+    return subprocess.run(["braid-run", *map(str, arguments)], capture_output=True, text=True)
+
+
+def train(program, target, *arguments, ranks=1):
+    result = braid("train", program, "--data", folder / "text.txt", "--threads=1", f"--ranks={ranks}", "--checkpoint-dir", target, *arguments)
+    return result.stderr if result.returncode else ""
+
+
+def newest(target):
+    return checkpoint(target / (target / "latest").read_text().strip())
+
+
+def weights(target):
+    return {name: value.astype(np.float32) for name, value in newest(target).items() if not name.endswith((".first", ".second"))}
+
+
+def compile_to(target, source, *flags):
+    run("braid-compile", source, "-o", target, "--opt-level=0", *flags)
+    return target
+
+
+def one_step(program, name, begin, ranks):
+    """The checkpoint after one step from there; an error is a text."""
+    error = train(program, folder / name, "--init-from", begin, "--steps=1", "--seed=3", ranks=ranks)
+    return error or newest(folder / name)
+
+
+def differences(a, b):
+    if isinstance(a, str) or isinstance(b, str):
+        return f"{a if isinstance(a, str) else ''}{b if isinstance(b, str) else ''}"
+    if set(a) != set(b):
+        return f"other tensors: {set(a) ^ set(b)}"
+    return ", ".join(name for name in a if not np.array_equal(a[name], b[name]))
+
+
+failed = 0
+
+
+def report(what, wrong):
+    global failed
+    failed += bool(wrong)
+    print(f"{what}:", wrong or "equal")
+
+
+def bf16(value):
+    """Rounded to bf16: the bits, and the numbers."""
+    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
+    high = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+    return high, (high.astype(np.uint32) << 16).view(np.float32)
+
+
+for family, more in CONFIGS.items():
+    config = folder / f"{family}.json"
+    config.write_text(json.dumps(BASE | more | {"model_type": family}))
+    program = compile_to(folder / f"{family}.braid", config)
+    error = train(program, folder / family, "--steps=3", "--lr=0.05", "--warmup=0")
+    assert not error, error
+    library = of_transformers(family, weights(folder / family))
+    write_library(folder / f"{family}-library", library, files=1 if family == "mixtral" else 3)
+    kinds = [("f32", "", 1)]
+    if family == "qwen3_moe":
+        kinds += [("f32", "tp=2", 2), ("bf16", "", 1), ("bf16", "dp=2,ep=2", 2), ("bf16", "dp=2,tp=2,ep=2", 4)]
+    for dtype, mesh, ranks in kinds:
+        name = f"{family}-{dtype}-{mesh or 'alone'}"
+        kind = compile_to(folder / f"{name}.braid", config, "--dtype", dtype, *([f"--mesh={mesh}"] if mesh else []))
+        report(f"{family} {dtype} {mesh or 'alone'}", differences(one_step(kind, name + "-1", folder / family, ranks),
+                                                                  one_step(kind, name + "-2", folder / f"{family}-library", ranks)))
+    evaluated = [braid("eval", program, "--checkpoint", c, "--data", folder / "text.txt").stdout.split("over")[0]
+                 for c in (folder / family, folder / f"{family}-library")]
+    report(f"{family} evaluated", "" if evaluated[0] == evaluated[1] and "loss" in evaluated[0] else str(evaluated))
+    if family == "qwen2":  # files of bf16, with a head that is the embedding and constants of old versions
+        rounded = {name: bf16(value) for name, value in library.items()}
+        extra = {"lm_head.weight": rounded["model.embed_tokens.weight"], "model.layers.0.self_attn.rotary_emb.inv_freq": bf16(np.ones(4))}
+        write_library(folder / "halves", {name: pair[0].reshape(np.shape(pair[1])) for name, pair in (rounded | extra).items()})
+        write_library(folder / "wholes", {name: pair[1] for name, pair in rounded.items()})
+        report("qwen2 from bf16", differences(*(one_step(program, f"{x}-1", folder / x, 1) for x in ("halves", "wholes"))))
+
+# A description says it itself: matrices that share one tensor head by head, or one behind the other; norms that begin at 0.
+description = {
+    "vocab_size": 256, "d_model": 32, "num_layers": 3, "layer_pattern": "NG", "ffns": {"D": {"kind": "dense", "hidden": 40}},
+    "mixers": {"N": {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 8, "output_gate": "sigmoid"},
+               "G": {"kind": "gated_deltanet", "heads": 4, "key_heads": 2, "head_dim": 8, "value_dim": 8}},
+    "train": {"batch": 2, "seq_len": 32}, "import": {"unread": ["mtp.*"], "weights": {
+        "embed.weight": "e", "final_norm.weight": {"name": "n", "plus": 1}, "head.weight": {"name": "h", "transposed": True},
+        **{f"layers.{{layer}}.norm{i}.weight": {"name": f"{{layer}}.norm{i}", "plus": 1} for i in (1, 2)},
+        "layers.{layer}.attn.wq": {"name": "{layer}.qg", "groups": 4, "rows": [0, 8], "transposed": True},
+        "layers.{layer}.attn.wg": {"name": "{layer}.qg", "groups": 4, "rows": [8, 16], "transposed": True},
+        "layers.{layer}.attn.wk": {"name": "{layer}.kv", "rows": [0, 16], "transposed": True},
+        "layers.{layer}.attn.wv": {"name": "{layer}.kv", "rows": [16, 32], "transposed": True},
+        **{f"layers.{{layer}}.attn.w{x}": {"name": f"{{layer}}.{x}", "transposed": True} for x in "o"},
+        **{f"layers.{{layer}}.ffn.w{i}": {"name": f"{{layer}}.w{i}", "transposed": True} for i in (1, 2, 3)},
+        **{f"layers.{{layer}}.lsm.w{x}": f"{{layer}}.lsm.{x}" for x in "qkvgbao"},
+        "layers.{layer}.lsm.conv_q.weight": {"name": "{layer}.conv", "rows": [0, 16]},
+        "layers.{layer}.lsm.conv_k.weight": {"name": "{layer}.conv", "rows": [16, 32]},
+        "layers.{layer}.lsm.conv_v.weight": {"name": "{layer}.conv", "rows": [32, 64]},
+        **{f"layers.{{layer}}.lsm.{x}": f"{{layer}}.lsm.{x}" for x in ("a_log", "dt_bias", "norm.weight")}}}}
+(folder / "own.json").write_text(json.dumps(description))
+program = compile_to(folder / "own.braid", folder / "own.json")
+error = train(program, folder / "own", "--steps=3", "--lr=0.05", "--warmup=0")
+assert not error, error
+begun = weights(folder / "own")
+fused = {"e": begun["embed.weight"], "n": begun["final_norm.weight"] - 1, "h": begun["head.weight"].T, "mtp.1.weight": np.ones(3, np.int64)}
+for layer in range(3):
+    of = {name.split(".", 2)[2]: value for name, value in begun.items() if name.startswith(f"layers.{layer}.")}
+    at = f"{layer}."
+    fused |= {at + f"norm{i}": of[f"norm{i}.weight"] - 1 for i in (1, 2)} | {at + f"w{i}": of[f"ffn.w{i}"].T for i in (1, 2, 3)}
+    if "attn.wq" in of:
+        heads = [of[f"attn.w{x}"].T.reshape(4, 8, 32) for x in "qg"]
+        fused |= {at + "qg": np.concatenate(heads, axis=1).reshape(64, 32), at + "o": of["attn.wo"].T,
+                  at + "kv": np.concatenate([of["attn.wk"].T, of["attn.wv"].T])}
+    else:
+        fused |= {at + name: value for name, value in of.items() if name.startswith("lsm.") and not name.startswith(("lsm.w", "lsm.conv"))}
+        fused |= {at + f"lsm.{x}": of[f"lsm.w{x}"] for x in "qkvgbao"}
+        fused[at + "conv"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in "qkv"])[:, None, :]
+write_library(folder / "own-library", fused)
+saved, read = one_step(program, "own-1", folder / "own", 1), one_step(program, "own-2", folder / "own-library", 1)
+if not isinstance(saved, str) and not isinstance(read, str):  # w - 1 + 1 is rounded: those norms are near, and so is all that follows
+    worst = max((np.abs(saved[name] - read[name]).max(), name) for name in saved if not name.endswith((".first", ".second")))
+    report("own description", "" if set(saved) == set(read) and worst[0] < 1e-5 else str(worst))
+else:
+    report("own description", differences(saved, read))
+
+# What cannot be read is said.
+program, good = folder / "mixtral.braid", of_transformers("mixtral", weights(folder / "mixtral"))
+
+
+def error_of(name, tensors, *arguments, of=program):
+    write_library(folder / name, tensors)
+    print(f"{name}:", braid("eval", of, "--checkpoint", folder / name, "--data", folder / "text.txt", *arguments).stderr.strip())
+
+
+first = "model.layers.0.self_attn.q_proj.weight"
+error_of("lacking", {name: value for name, value in good.items() if ".experts.3." not in name})
+error_of("more", good | {"model.layers.0.self_attn.q_proj.bias": np.zeros(32, np.float32)})
+error_of("turned", good | {"model.layers.0.self_attn.k_proj.weight": good["model.layers.0.self_attn.k_proj.weight"].T})
+error_of("integers", good | {first: good[first].astype(np.int64)})
+(folder / "plain.json").write_text(json.dumps({key: value for key, value in description.items() if key != "import"}))
+error_of("plain", good, of=compile_to(folder / "plain.braid", folder / "plain.json"))
+error_of("rows", fused | {"0.qg": fused["0.qg"][:60]}, of=folder / "own.braid")
+error_of("few", fused | {"0.kv": fused["0.kv"][:31]}, of=folder / "own.braid")
+write_library(folder / "outside", good, files=2)
+index = folder / "outside/model.safetensors.index.json"
+index.write_text(index.read_text().replace("model-00002", "../model-00002"))
+print("outside:", braid("eval", program, "--checkpoint", folder / "outside", "--data", folder / "text.txt").stderr.strip())
+index.write_text(index.read_text().replace("../model-00002-of", "model-00001-of"))
+print("elsewhere:", braid("eval", program, "--checkpoint", folder / "outside", "--data", folder / "text.txt").stderr.strip())
+cut = folder / "more/model.safetensors"
+cut.write_bytes(cut.read_bytes()[:-100])
+print("cut:", braid("eval", program, "--checkpoint", folder / "more", "--data", folder / "text.txt").stderr.strip())
+print("resumed:", train(program, folder / "mixtral-library", "--resume", "--steps=9").strip())
+np.save(folder / "tokens.npy", np.array([[65]], np.int32))
+np.save(folder / "cu_seqlens.npy", np.array([[0, 1]], np.int32))
+logits = []
+for source in ("mixtral", "mixtral-library"):
+    result = braid("call", program, "@decode_1", "--checkpoint", folder / source, "--input", f"tokens={folder / 'tokens.npy'}",
+                   "--input", f"cu_seqlens={folder / 'cu_seqlens.npy'}", "--output", f"logits={folder / source}.npy")
+    logits.append(result.stderr if result.returncode else {"logits": np.load(folder / f"{source}.npy")})
+report("called", differences(*logits))
+print(f"{failed} failed")
