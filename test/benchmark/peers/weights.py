@@ -1,0 +1,74 @@
+"""Small random models of transformers, saved by it and read by braid-run: do both compute the same logits?
+
+  weights.py [FAMILY..]
+
+Needs PyTorch and transformers, and braid-compile and braid-run in PATH; no GPU. For each family: the config compiled, a prefill of 32 tokens
+and a token decoded behind it, from the files as transformers writes them (f32, several of them). Prints the largest difference beside the
+largest logit; exit status 1 where one is above 1e-4 of the other.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+
+BASE = {"vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
+        "max_position_embeddings": 128, "initializer_range": 0.2}
+FAMILIES = {
+    "llama": [{}, {"tie_word_embeddings": True}],
+    "mistral": [{"sliding_window": 16}],
+    "mixtral": [{"num_local_experts": 4, "num_experts_per_tok": 2}],
+    "qwen2": [{}],
+    "qwen3": [{"head_dim": 24}],
+    "qwen3_moe": [{"head_dim": 24, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "mlp_only_layers": [1], "norm_topk_prob": norm}
+                  for norm in (True, False)],
+}
+PREFILL = 32
+
+
+def run(*command):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{result.stderr}")
+
+
+def compare(family, more, folder):
+    """-> the largest difference and the largest logit, of the prefill and of the token behind it."""
+    torch.manual_seed(1)
+    config = transformers.AutoConfig.for_model(family, **(BASE | more))
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    for weight in model.parameters():
+        if weight.ndim == 1:  # norms and biases begin all alike
+            weight.data += 0.3 * torch.randn_like(weight)
+    model.save_pretrained(folder, max_shard_size="100KB")
+    program, tokens = folder / "p.braid", np.random.default_rng(0).integers(0, 256, (1, PREFILL + 1)).astype(np.int32)
+    run("braid-compile", folder / "config.json", "-o", program)
+    with torch.no_grad():
+        expected = model(torch.tensor(tokens).long()).logits[0].numpy()
+    np.save(folder / "prefill.tokens.npy", tokens[:, :PREFILL])
+    np.save(folder / "decode.tokens.npy", tokens[:, PREFILL:])
+    calls = []
+    for entry, name, before, count in ((f"prefill_{PREFILL}", "prefill", 0, PREFILL), ("decode_1", "decode", PREFILL, 1)):
+        np.save(folder / f"{name}.documents.npy", np.array([[-before, count]], np.int32))
+        calls.append(json.dumps({"function": entry, "inputs": {"tokens": f"{folder}/{name}.tokens.npy", "cu_seqlens": f"{folder}/{name}.documents.npy"},
+                                 "outputs": {"logits": f"{folder}/{name}.npy"}}))
+    (folder / "calls.jsonl").write_text("\n".join(calls))
+    run("braid-run", "call", program, "--checkpoint", folder, "--calls", folder / "calls.jsonl")
+    pairs = [(np.load(folder / f"{name}.npy")[0], expected[at]) for name, at in (("prefill", PREFILL - 1), ("decode", PREFILL))]
+    return [(float(np.abs(got - should).max()), float(np.abs(should).max())) for got, should in pairs]
+
+
+wrong = 0
+for family in sys.argv[1:] or FAMILIES:
+    for more in FAMILIES[family]:
+        with tempfile.TemporaryDirectory() as folder:
+            (prefill, scale), (decode, behind) = compare(family, more, pathlib.Path(folder))
+        isWrong = not (prefill < 1e-4 * scale and decode < 1e-4 * behind)
+        wrong += isWrong
+        print(f"{family} {json.dumps(more)}: prefill {prefill:.2g} of {scale:.3g}, decode {decode:.2g} of {behind:.3g}{' WRONG' if isWrong else ''}", flush=True)
+print(f"{wrong} wrong, transformers {transformers.__version__}, PyTorch {torch.__version__}")
+sys.exit(wrong > 0)
