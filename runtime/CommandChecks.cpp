@@ -26,16 +26,21 @@ struct Matrix {
 
 class EntryChecker {
 public:
-  EntryChecker(const Program &program, uint32_t entry)
-      : program(program), file(program.file()), entry(*file.entries()->Get(entry)) {}
+  EntryChecker(const Program &program, uint32_t entry, EntryInfo &found)
+      : program(program), file(program.file()), entry(*file.entries()->Get(entry)), found(found) {}
 
-  Expected<uint64_t> run() {
+  Status run() {
+    found.commands = 0;
+    found.reach.assign(program.arenas().size(), 0);
+    for (const std::vector<uint32_t> *bound : {&found.inputs, &found.outputs})
+      for (uint32_t index : *bound)
+        reach(program.tensors()[index].arena, program.tensors()[index].offset + program.tensors()[index].bytes);
     recorded.assign(entry.events(), noStream);
     BRAID_TRY(checkList(*entry.commands(), ""));
     for (auto [event, where] : waited)
       if (recorded[event] == noStream)
         return corrupt("{}: event {} is never recorded", where, event);
-    return commands;
+    return Status::success();
   }
 
 private:
@@ -44,11 +49,13 @@ private:
   const Program &program;
   const schema::Program &file;
   const schema::Entry &entry;
+  EntryInfo &found; // its commands and reach are set
   std::vector<int64_t> counts;    // of the repeats around the current command
   std::vector<uint32_t> recorded; // the stream that records each event
   std::unordered_map<uint32_t, std::string> waited;
   std::string where; // what errors start with
-  uint64_t commands = 0;
+
+  void reach(uint32_t arena, uint64_t end) { found.reach[arena] = std::max(found.reach[arena], end); }
 
   Status checkList(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list, const std::string &path) {
     for (flatbuffers::uoffset_t i = 0; i < list.size(); ++i) {
@@ -57,7 +64,7 @@ private:
       where = fmt::format("entry '{}' command {}", entry.name()->string_view(), here);
       if (command.name())
         where += fmt::format(" '{}'", command.name()->string_view());
-      ++commands;
+      ++found.commands;
       if (command.joined() && (command.body_type() != schema::Body::Launch || i == 0 ||
                                list.Get(i - 1)->body_type() != schema::Body::Launch))
         return corrupt("{}: only a launch right behind a launch can be joined to it", where);
@@ -140,6 +147,8 @@ private:
     if (high + buffer.bytes() > arena.bytes)
       return corrupt("{}: buffer '{}': its repeats reach byte {} of arena '{}', which has {}", where, name,
                      clamp(high + buffer.bytes()), arena.name, arena.bytes);
+    if (buffer.bytes() > 0)
+      reach(buffer.arena(), static_cast<uint64_t>(high + buffer.bytes()));
     return Status::success();
   }
 
@@ -428,6 +437,8 @@ private:
 
 } // namespace
 
-Expected<uint64_t> checkEntry(const Program &program, uint32_t entry) { return EntryChecker(program, entry).run(); }
+Status checkEntry(const Program &program, uint32_t entry, EntryInfo &found) {
+  return EntryChecker(program, entry, found).run();
+}
 
 } // namespace braid::runtime

@@ -35,7 +35,8 @@ public:
     for (const auto *entry : *program.file().entries()) {
       entryName = entry->name()->string_view();
       auto begin = static_cast<uint32_t>(out.list.size());
-      BRAID_TRY(prepareList(*entry->commands(), "", {}));
+      if (program.findEntry(entryName)->kept)
+        BRAID_TRY(prepareList(*entry->commands(), "", {}));
       out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry->events()});
     }
     for (JoinedLaunches &joined : out.joined)

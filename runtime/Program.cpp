@@ -80,7 +80,7 @@ std::string TensorInfo::layerName(size_t i) const {
 
 Program::~Program() = default;
 
-Expected<std::shared_ptr<const Program>> Program::load(const std::string &path) try {
+Expected<std::shared_ptr<const Program>> Program::load(const std::string &path, EntryFilter keep) try {
   std::FILE *file = std::fopen(path.c_str(), "rb");
   if (!file)
     return Status::error(ErrorCode::ioError, "{}: {}", path, std::strerror(errno));
@@ -106,17 +106,25 @@ Expected<std::shared_ptr<const Program>> Program::load(const std::string &path) 
     return Status::error(ErrorCode::ioError, "{}: cannot read (is it a directory?)", path);
   bytes.resize(used);
   bytes.shrink_to_fit();
-  return parse(std::move(bytes), path);
+  return parse(std::move(bytes), path, keep);
 } catch (const std::exception &error) {
   return Status::error(ErrorCode::ioError, "{}: {}", path, error.what());
 }
 
-Expected<std::shared_ptr<const Program>> Program::parse(std::vector<std::byte> bytes, const std::string &name) try {
+Expected<std::shared_ptr<const Program>> Program::parse(std::vector<std::byte> bytes, const std::string &name,
+                                                        EntryFilter keep) try {
   std::shared_ptr<Program> program(new Program());
   program->bytes = std::move(bytes);
   program->filePath = name;
   if (Status status = program->read(); !status.ok())
     return status.withContext(name);
+  if (keep) {
+    std::vector<uint64_t> needed = program->arenaBytes(keep);
+    for (size_t i = 0; i < needed.size(); ++i)
+      program->arenaTable[i].bytes = needed[i];
+    for (EntryInfo &entry : program->entryTable)
+      entry.kept = keep(entry.name);
+  }
   return std::shared_ptr<const Program>(std::move(program));
 } catch (const std::exception &error) {
   return Status::error(ErrorCode::corruptFile, "{}: {}", name, error.what());
@@ -236,9 +244,24 @@ Status Program::read() {
 
   BRAID_TRY(checkTables(*this));
   for (uint32_t i = 0; i < entryTable.size(); ++i) {
-    BRAID_ASSIGN(entryTable[i].commands, checkEntry(*this, i));
+    BRAID_TRY(checkEntry(*this, i, entryTable[i]));
   }
   return checkCode(*this);
+}
+
+std::vector<uint64_t> Program::arenaBytes(EntryFilter keep) const {
+  std::vector<uint64_t> bytes(arenaTable.size(), 0);
+  for (const EntryInfo &entry : entryTable)
+    for (size_t i = 0; keep(entry.name) && i < bytes.size(); ++i)
+      bytes[i] = std::max(bytes[i], entry.reach[i]);
+  std::vector<bool> touched;
+  for (uint64_t reach : bytes)
+    touched.push_back(reach > 0);
+  for (const TensorInfo &tensor : tensorTable)
+    if (tensor.role == Role::parameter ||
+        (touched[tensor.arena] && tensor.role != Role::input && tensor.role != Role::output))
+      bytes[tensor.arena] = std::max(bytes[tensor.arena], tensor.offset + tensor.bytes);
+  return bytes;
 }
 
 const TensorInfo *Program::findTensor(std::string_view name) const {

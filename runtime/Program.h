@@ -97,13 +97,28 @@ struct EntryInfo {
   std::vector<uint32_t> inputs, outputs; // indices into tensors()
   uint32_t events;
   uint64_t commands; // as written in the file, bodies of repeats counted once
+  std::vector<uint64_t> reach; // of every arena the bytes up to the last that its commands, inputs and outputs touch
+  bool kept = true; // whether sessions can run it
 };
+
+// Which entries will be run, by their names. Sessions have memory for these alone: no caches while they train, no
+// moments while they generate.
+using EntryFilter = bool (*)(std::string_view entry);
+inline bool generates(std::string_view entry) { return entry.starts_with("prefill_") || entry.starts_with("decode_"); }
+inline bool evaluates(std::string_view entry) { return entry == "eval_step"; }
+inline bool trains(std::string_view entry) { return !generates(entry); }
+// What a command that runs this entry keeps beside it.
+inline EntryFilter keptWith(std::string_view entry) {
+  return generates(entry) ? generates : evaluates(entry) ? evaluates : trains;
+}
 
 class Program {
 public:
-  static Expected<std::shared_ptr<const Program>> load(const std::string &path);
+  // `keep`: the only entries that will be run; null: all. Arenas are as small as these allow.
+  static Expected<std::shared_ptr<const Program>> load(const std::string &path, EntryFilter keep = nullptr);
   // The same on a file's bytes; `name` stands in errors for the path.
-  static Expected<std::shared_ptr<const Program>> parse(std::vector<std::byte> bytes, const std::string &name);
+  static Expected<std::shared_ptr<const Program>> parse(std::vector<std::byte> bytes, const std::string &name,
+                                                        EntryFilter keep = nullptr);
   // Appends the trailer of a complete file to a flatbuffer (the compiler does it for the files it writes).
   static void seal(std::vector<std::byte> &flatbuffer);
   ~Program();
@@ -127,6 +142,11 @@ public:
   const TensorInfo *findTensor(std::string_view name) const;
   const EntryInfo *findEntry(std::string_view name) const;
   std::optional<std::string_view> metadata(std::string_view key) const;
+  // Bytes of every arena for these entries: what they touch, all parameters, and all caches, moments and gradients in
+  // arenas that they touch.
+  std::vector<uint64_t> arenaBytes(EntryFilter keep) const;
+  // Whether the tensor lies in the arenas of the entries that are kept.
+  bool holds(const TensorInfo &tensor) const { return tensor.offset + tensor.bytes <= arenaTable[tensor.arena].bytes; }
   // The moment or gradient that belongs to a parameter; `slot` only for moments.
   const TensorInfo *findCompanion(std::string_view parameter, Role role, std::string_view slot = {}) const;
 

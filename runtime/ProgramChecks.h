@@ -16,7 +16,7 @@ template <class Vector> bool elementsAligned(const Vector *vector) {
 // Arenas, mesh, tensors, kernels, streams, entry signatures.
 Status checkTables(const Program &program);
 // The command list of one entry; returns the number of commands in it.
-Expected<uint64_t> checkEntry(const Program &program, uint32_t entry);
+Status checkEntry(const Program &program, uint32_t entry, EntryInfo &found);
 // Hash of the code, CPU features of this machine.
 Status checkCode(const Program &program);
 

@@ -178,6 +178,8 @@ Status Session::Impl::create() {
 
   for (const EntryInfo &entry : program->entries()) {
     auto &list = coordinates.emplace_back();
+    if (!entry.kept)
+      continue;
     for (uint32_t input : entry.inputs) {
       const TensorInfo &tensor = program->tensors()[input];
       if (auto axis = tensor.coordinateAxis())
@@ -217,6 +219,8 @@ Status Session::Impl::capture() {
   for (const CollectiveCommand &collective : commands.collectives)
     collectivesInTurn |= collective.communicator != commands.collectives.front().communicator;
   for (uint32_t entry = 0; entry < commands.entries.size(); ++entry) {
+    if (!program->entries()[entry].kept)
+      continue;
     auto list =
         std::span(commands.list)
             .subspan(commands.entries[entry].begin, commands.entries[entry].end - commands.entries[entry].begin);
@@ -669,6 +673,9 @@ Expected<EntryId> Session::entry(std::string_view name) const {
   const EntryInfo *info = impl->program->findEntry(name);
   if (!info)
     return Status::error(ErrorCode::notFound, "{}: no entry '{}'", impl->program->path(), name);
+  if (!info->kept)
+    return Status::error(ErrorCode::internal, "{}: entry '{}' was left out when the program was loaded",
+                         impl->program->path(), name);
   return EntryId{static_cast<uint32_t>(info - impl->program->entries().data())};
 }
 
@@ -695,12 +702,13 @@ Expected<TensorView> Session::tensor(std::string_view name) {
 }
 
 TensorView Session::tensor(const TensorInfo &info) {
+  assert(impl->program->holds(info) && "no entry that is kept needs the tensor");
   return {&info, impl->arenas.base(info.arena) + info.offset, info.bytes};
 }
 
 void Session::clear(Role role) {
   for (const TensorInfo &info : impl->program->tensors())
-    if (info.role == role)
+    if (info.role == role && impl->program->holds(info))
       impl->clear(info.arena, info.offset, info.bytes);
 }
 

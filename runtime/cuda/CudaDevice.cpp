@@ -51,6 +51,14 @@ void countPrograms(const flatbuffers::Vector<flatbuffers::Offset<schema::Command
   }
 }
 
+std::vector<const schema::Entry *> keptEntries(const Program &program) {
+  std::vector<const schema::Entry *> entries;
+  for (uint32_t i = 0; i < program.entries().size(); ++i)
+    if (program.entries()[i].kept)
+      entries.push_back(program.file().entries()->Get(i));
+  return entries;
+}
+
 } // namespace
 
 Expected<std::unique_ptr<CudaDevice>> CudaDevice::create(const Program &program, const Arenas &host,
@@ -60,7 +68,7 @@ Expected<std::unique_ptr<CudaDevice>> CudaDevice::create(const Program &program,
   BRAID_TRY(result->open());
   BRAID_TRY(result->checkArchitecture());
   BRAID_TRY(result->loadKernels());
-  for (const auto *entry : *program.file().entries())
+  for (const schema::Entry *entry : keptEntries(program))
     if (!result->products && hasProducts(*entry->commands())) {
       BRAID_ASSIGN(result->products, CublasLt::create());
     }
@@ -198,7 +206,7 @@ Status CudaDevice::allocate() {
   }
   scratchOffset = needed;
   std::vector<uint64_t> programs(kernels.size());
-  for (const auto *entry : *program.file().entries())
+  for (const schema::Entry *entry : keptEntries(program))
     countPrograms(*entry->commands(), programs);
   uint64_t scratch = 0; // launches follow each other on one stream
   for (size_t i = 0; i < kernels.size(); ++i)
@@ -289,7 +297,7 @@ Status CudaDevice::makeStreams() {
     streams.push_back(stream);
   }
   uint32_t most = 0;
-  for (const auto *entry : *program.file().entries())
+  for (const schema::Entry *entry : keptEntries(program))
     most = std::max(most, mostJoined(*entry->commands()));
   sides = std::min(most > 0 ? most - 1 : 0, mostSides);
   for (uint32_t i = 0; i < sides; ++i) {
@@ -315,6 +323,8 @@ std::vector<std::vector<CudaDevice::Range>> CudaDevice::boundTensors(bool inputs
   for (const EntryInfo &entry : program.entries()) {
     auto &list = table.emplace_back();
     uint64_t staging = 0;
+    if (!entry.kept)
+      continue;
     for (uint32_t index : inputs ? entry.inputs : entry.outputs) {
       const TensorInfo &tensor = program.tensors()[index];
       if (tensor.role != (inputs ? Role::input : Role::output) || tensor.bytes == 0)

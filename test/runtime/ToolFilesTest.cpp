@@ -225,6 +225,13 @@ TEST_F(ToolFiles, MemoryThatIsNotThereIsSaid) {
        {"the largest arenas are 'workspace' 16.0 TiB", "but the machine has ", "--activation-budget", "--decode-batch"})
     EXPECT_NE(said.find(part), std::string::npos) << said;
   EXPECT_EQ(run({"info", "large.braid"}).code, 0);
+  // What does not train needs none of it.
+  ASSERT_EQ(run(train({"--checkpoint-dir", "c"})).code, 0);
+  Outcome evaluated = run({"eval", "large.braid", "--checkpoint", "c", "--data", "heldout.txt"});
+  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  Outcome generated = run({"generate", "large.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "4"});
+  EXPECT_EQ(generated.code, 0) << generated.err;
+  EXPECT_EQ(generated.out, run({"generate", "p.braid", "--checkpoint", "c", "--prompt", "x", "--max-tokens", "4"}).out);
 }
 
 TEST_F(ToolFiles, StandardOutputThatCannotBeWrittenIsAnError) {

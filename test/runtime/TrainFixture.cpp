@@ -213,6 +213,8 @@ private:
                                       arg("grad_norm", buf(norm)), arg("layers", layerCount()))));
     commands.push_back(adam(weight, dweight, weightFirst, weightSecond, rate, step));
     commands.push_back(adam(bias, dbias, biasFirst, biasSecond, rate, step));
+    if (options.workspaceBytes)
+      commands.push_back(command(fill(buffer(5, options.workspaceBytes - 1, 1), 0)));
     finishEntry("train_step", std::move(commands), {tokens, labels, documents, rate, step}, {lossOut, aux, norm}, 2);
   }
 

@@ -17,7 +17,7 @@ struct BigramOptions {
   std::vector<int32_t> layers = {1, 4}; // of the stacked bias
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> cpuFeatures;
-  uint64_t workspaceBytes = 0; // of one more arena, which nothing uses
+  uint64_t workspaceBytes = 0; // of one more arena, whose last byte train_step writes
 };
 
 // Entries init, train_step, eval_step, prefill_4, prefill_8, decode_<sequences>. Inputs that several entries share under the same

@@ -119,20 +119,21 @@ std::optional<Activations> activationsOf(const Program &program) {
                      static_cast<int64_t>(number(program, "activations.recomputed_percent"))};
 }
 
-/// Bytes of a rank, and why they do not fit.
+/// Bytes of a rank that runs the entry (to train: no caches; to generate: no moments), and why they do not fit.
 struct Memory {
-  explicit Memory(const Program &program) : program(program) {
-    for (const runtime::ArenaInfo &arena : program.arenas()) {
-      total += arena.bytes;
-      if (arena.bytes > 0)
-        arenas.push_back(&arena);
+  Memory(const Program &program, const std::string &entry) : program(program) {
+    std::vector<uint64_t> needed = program.arenaBytes(runtime::keptWith(entry));
+    for (size_t i = 0; i < needed.size(); ++i) {
+      total += needed[i];
+      if (needed[i] > 0)
+        arenas.push_back({program.arenas()[i].name, needed[i]});
     }
-    std::stable_sort(arenas.begin(), arenas.end(), [](auto *a, auto *b) { return a->bytes > b->bytes; });
+    std::stable_sort(arenas.begin(), arenas.end(), [](auto &a, auto &b) { return a.bytes > b.bytes; });
   }
 
   /// What would make the largest arena smaller, of what has not been done yet.
   std::string advice(const CompileOptions &asked) const {
-    const std::string &name = arenas.front()->name;
+    const std::string &name = arenas.front().name;
     auto size = [&](const char *axis) { return program.mesh().size(axis).value_or(1); };
     std::string fewer = size("dp") < program.mesh().worldSize() ? "a smaller --seq-len or a larger dp"
                                                                 : "a smaller --seq-len or more ranks";
@@ -195,14 +196,18 @@ struct Memory {
 
   const Program &program;
   uint64_t total = 0;
-  std::vector<const runtime::ArenaInfo *> arenas; ///< largest first
+  struct Arena {
+    std::string name;
+    uint64_t bytes;
+  };
+  std::vector<Arena> arenas; ///< largest first
 };
 
 Json toJson(const Program &program, const Memory &memory, const plan::Cluster *cluster, const CompileOptions &asked,
             const std::string &entry, const plan::Forecast *forecast, double tokens) {
   Json arenas = Json::array();
-  for (const runtime::ArenaInfo *arena : memory.arenas)
-    arenas.push_back({{"name", arena->name}, {"bytes", arena->bytes}});
+  for (const Memory::Arena &arena : memory.arenas)
+    arenas.push_back({{"name", arena.name}, {"bytes", arena.bytes}});
   Json json = {{"model", program.name()},
                {"parameters", static_cast<int64_t>(number(program, "parameter_count"))},
                {"ranks", program.mesh().worldSize()},
@@ -221,7 +226,7 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
   json["memory"]["device_bytes"] = cluster->device.memory;
   json["memory"]["fits"] = fits;
   if (!fits)
-    json["memory"]["reason"] = {{"largest", memory.arenas.front()->name}, {"advice", memory.advice(asked)}};
+    json["memory"]["reason"] = {{"largest", memory.arenas.front().name}, {"advice", memory.advice(asked)}};
   if (asked.machine)
     json["machine"] = {{"flops", asked.machine->flops},
                        {"bandwidth", asked.machine->bandwidth},
@@ -287,8 +292,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
                  cluster->device.name);
   }
   fmt::print("\n");
-  for (const runtime::ArenaInfo *arena : memory.arenas)
-    fmt::print("  {:<12} {:>12}\n", arena->name, runtime::formatBytes(arena->bytes));
+  for (const Memory::Arena &arena : memory.arenas)
+    fmt::print("  {:<12} {:>12}\n", arena.name, runtime::formatBytes(arena.bytes));
   if (std::optional<Activations> activations = activationsOf(program))
     fmt::print("  layers keep {} of {} of activations for their backward, {} % of their forward is computed again\n",
                runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
@@ -338,12 +343,11 @@ int run(Options options) {
     if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
       return 1;
   }
-  for (auto [flag, value, verb] :
-       {std::tuple("--svg", &options.pictures.svg, "draws"), std::tuple("--trace", &options.pictures.trace, "draws"),
-        std::tuple("--entry", &options.entry, "asks for")})
+  for (auto [flag, value] :
+       {std::tuple("--svg", &options.pictures.svg), std::tuple("--trace", &options.pictures.trace)})
     if (!cluster && !value->empty())
-      return plan::fail(llvm::Twine(flag) + " " + *value + " " + verb +
-                        " times, which need devices and links; valid: " + "with --cluster (models/clusters)");
+      return plan::fail(llvm::Twine(flag) + " " + *value +
+                        " draws times, which need devices and links; valid: " + "with --cluster (models/clusters)");
   if (cluster)
     if (int code = options.pictures.check(
             {NamedFile{"the input " + input, input}, NamedFile{"--cluster " + options.cluster, options.cluster}}))
@@ -363,7 +367,7 @@ int run(Options options) {
   std::string entry = options.entry.empty() ? plan::defaultEntry(*program) : options.entry;
   if (!program->findEntry(entry))
     return plan::fail(input + ": no entry @" + entry + "; it has: " + runtime::entryNames(*program));
-  Memory memory(*program);
+  Memory memory(*program, entry);
   double tokens = plan::tokensOf(*program, *program->findEntry(entry));
   std::optional<plan::Forecast> forecast;
   if (cluster) {
@@ -389,7 +393,10 @@ plan::Action plan::addModel(CLI::App &app) {
   compile.cpu = plannedCpu;
   app.add_option("model", options->job.input, "a model description, or a program")->type_name("MODEL.json|P.braid");
   app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
-  app.add_option("--entry", options->entry, "the function that is timed (default train_step)")->type_name("NAME");
+  app.add_option("--entry", options->entry,
+                 "the function that is timed, and that memory is for: prefill and decode need no moments, training no "
+                 "caches (default train_step)")
+      ->type_name("NAME");
   auto ofDescription = [&](CLI::Option *option) {
     options->ofDescription.push_back(option);
     return option;

@@ -16,7 +16,7 @@ struct Options {
 
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
-  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, evaluates));
   warnIdleRankFlags(*program, options.ranks, ranks);
   FileUses uses; // of a command that writes nothing but what it prints
   addDataUses(uses, "--data", options.data.paths);

@@ -254,7 +254,7 @@ void warnIdleDraws(const Options &options, size_t choices, const RankOptions &ra
 
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
-  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
   warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {

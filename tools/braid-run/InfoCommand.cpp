@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <numeric>
 #include <set>
 
 namespace braid::run {
@@ -225,6 +226,24 @@ void printMemory(const Program &program) {
   }
 }
 
+// What a command allocates of it.
+void printNeeded(const Program &program) {
+  std::string text;
+  struct Use {
+    const char *what;
+    EntryFilter keep;
+  };
+  for (auto [what, keep] : {Use{"train", trains}, Use{"evaluate", evaluates}, Use{"generate", generates}}) {
+    EntryFilter mine = keep;
+    if (std::ranges::none_of(program.entries(), [mine](const EntryInfo &entry) { return mine(entry.name); }))
+      continue;
+    std::vector<uint64_t> bytes = program.arenaBytes(keep);
+    text += fmt::format("{}to {} {}", text.empty() ? "" : ", ", what,
+                        formatBytes(std::accumulate(bytes.begin(), bytes.end(), uint64_t(0))));
+  }
+  fmt::print("  of it        {}\n", text);
+}
+
 void printActivations(const Program &program) {
   Expected<std::optional<double>> kept = metadataNumber(program, "activations.kept_bytes"),
                                   all = metadataNumber(program, "activations.all_bytes"),
@@ -340,6 +359,7 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
   fmt::print("kernels      {} in {} of code, sha256 {}\n", program.kernels().size(), formatBytes(program.code().size()),
              program.codeHash());
   printMemory(program);
+  printNeeded(program);
   printActivations(program);
   printScans(program);
   printSchedule(program, options.functions || options.all);

@@ -88,7 +88,7 @@ Status checkFiles(const Options &options, const RankOptions &ranks) {
 
 Status run(Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
-  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, trains));
   warnIdleRankFlags(*program, options.ranks, ranks);
   options.train.resume |= options.train.resumeStep.has_value();
   BRAID_TRY(checkFiles(options, ranks));
