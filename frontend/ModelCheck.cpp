@@ -78,12 +78,25 @@ void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope,
   if (!rope)
     return;
   int64_t dim = rope->dim(headDim);
-  if (dim >= 2 && dim % 2 == 0)
+  if (dim < 2 || dim % 2)
+    report(path + ".rope.fraction",
+           formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an even number, at least 2",
+                   numberText(rope->fraction), width, headDim, dim)
+               .str());
+  if (!rope->scaling)
     return;
-  report(path + ".rope.fraction",
-         formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an even number, at least 2",
-                 numberText(rope->fraction), width, headDim, dim)
-             .str());
+  const RopeScaling &scaling = *rope->scaling;
+  if (scaling.kind == "llama3" && scaling.lowFreqFactor >= scaling.highFreqFactor)
+    report(path + ".rope.scaling.low_freq_factor",
+           formatv("{0} is not below high_freq_factor {1}; valid: a number below it", numberText(scaling.lowFreqFactor),
+                   numberText(scaling.highFreqFactor))
+               .str());
+  if (scaling.kind == "yarn" && scaling.betaSlow > scaling.betaFast)
+    report(path + ".rope.scaling.beta_slow", formatv("{0} exceeds beta_fast {1}; valid: a number up to it",
+                                                     numberText(scaling.betaSlow), numberText(scaling.betaFast))
+                                                 .str());
+  if (scaling.kind == "yarn" && rope->theta == 1)
+    report(path + ".rope.theta", "1 turns all pairs alike, between which \"yarn\" has no ramp; valid: above 1");
 }
 
 void Checker::mixer(const std::string &path, const AttentionSpec &attention) {

@@ -46,6 +46,34 @@ static const Value &objectOrEmpty(Reader &parent, StringRef key, Errors &errors)
   return object ? *object : empty;
 }
 
+static RopeScaling readScaling(const Value &object, const std::string &path, Errors &errors) {
+  RopeScaling scaling;
+  Reader r(object, path, errors);
+  const std::string *kind = r.requireChoice("kind", {"linear", "llama3", "yarn"});
+  if (!kind) {
+    r.ignoreRest();
+    return scaling;
+  }
+  scaling.kind = *kind;
+  constexpr StringRef hint = "valid: a number";
+  if (r.require("factor", hint))
+    r.number("factor", scaling.factor, 1.0, 1e6);
+  if (*kind != "linear")
+    r.requireInteger("original_context_len", scaling.originalContextLen, 1, maxTokens);
+  if (*kind == "llama3") {
+    if (r.require("low_freq_factor", hint))
+      r.number("low_freq_factor", scaling.lowFreqFactor, 0.0, 1e6, /*leastAllowed=*/false);
+    if (r.require("high_freq_factor", hint))
+      r.number("high_freq_factor", scaling.highFreqFactor, 0.0, 1e6, /*leastAllowed=*/false);
+  } else if (*kind == "yarn") {
+    r.number("beta_slow", scaling.betaSlow, 0.0, 1e6, /*leastAllowed=*/false);
+    r.number("beta_fast", scaling.betaFast, 0.0, 1e6, /*leastAllowed=*/false);
+    r.boolean("truncate", scaling.truncate);
+    r.number("attention_factor", scaling.attentionFactor, 0.0, 1e6, /*leastAllowed=*/false);
+  }
+  return scaling;
+}
+
 /// Whether it is null.
 static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
   bool off = false;
@@ -59,6 +87,8 @@ static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &ro
   r.number("theta", rope->theta, 1.0, 1e12);
   r.number("fraction", rope->fraction, 0.0, 1.0, /*leastAllowed=*/false);
   r.choice("layout", rope->layout, {"half", "interleaved"});
+  if (const Value *scaling = r.objectAt("scaling", /*nullable=*/true))
+    rope->scaling = readScaling(*scaling, r.pathOf("scaling"), errors);
   return false;
 }
 

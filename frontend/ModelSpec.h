@@ -63,10 +63,29 @@ struct NormSpec {
   double eps = 1e-6;
 };
 
+/// How rotations become slower for contexts longer than those that a model has been trained with.
+struct RopeScaling {
+  /// linear: all of them; llama3: those with few turns in the original context; yarn: the same by a ramp over pairs
+  std::string kind = "linear";
+  double factor = 1.0; ///< a rotation becomes so much slower at most
+  int64_t originalContextLen = 0; ///< llama3, yarn
+  double lowFreqFactor = 1.0; ///< llama3: up to so many turns in it a rotation becomes slower by the whole factor,
+  double highFreqFactor = 4.0; ///< from so many on it stays
+  double betaSlow = 1.0, betaFast = 32.0; ///< yarn: the same
+  bool truncate = true; ///< yarn: the ramp begins and ends at whole pairs
+  double attentionFactor = 0.0; ///< yarn: of what turns; 0: attentionFactorOf(factor)
+
+  /// 0.1 mscale ln(factor) + 1.
+  static double attentionFactorOf(double factor, double mscale = 1.0);
+  /// Factors of the frequencies theta^(-2i/dim), pair by pair.
+  std::vector<double> factors(double theta, int64_t dim) const;
+};
+
 struct RopeSpec {
   double theta = 10000.0;
   double fraction = 1.0; ///< share of the head that turns; fraction * head_dim is even
   std::string layout = "half"; ///< half, interleaved
+  std::optional<RopeScaling> scaling;
   int64_t dim(int64_t headDim) const;
 };
 

@@ -265,26 +265,35 @@ static Value reducedAngle(TileEmitter &e, Value angle, Type element) {
   return e.cast(e.sub(angle, e.mul(turns, e.like(turns, 6.2831853071795864769))), element);
 }
 
-/// cos and sin [R, dim / 2] of position * theta^(-2i/dim). The angle is formed and reduced in f64: in f32 a position of
-/// 10^4 would already cost three digits.
-static std::pair<Value, Value> rotations(TileEmitter &e, Value position, double theta, int64_t dim, Type element) {
+double RopeOp::frequency(double theta, int64_t dim, int64_t i) { return std::pow(theta, -2.0 * i / dim); }
+
+/// cos and sin [R, dim / 2] of the angles, times the op's scale. An angle is formed and reduced in f64: in f32 a position
+/// of 10^4 would already cost three digits.
+static std::pair<Value, Value> rotations(TileEmitter &e, Value position, RopeOp op, Type element) {
+  int64_t dim = op.getDim();
   auto type = VectorType::get({e.rows, dim / 2}, e.builder.getF64Type());
   SmallVector<double> frequencies;
   for (int64_t i = 0; i < dim / 2; ++i)
-    frequencies.push_back(std::pow(theta, -2.0 * i / dim));
+    frequencies.push_back(RopeOp::frequency(op.getTheta().convertToDouble(), dim, i) *
+                          (op.getFactors() ? (*op.getFactors())[i] : 1.0));
   auto rowType = VectorType::get({dim / 2}, e.builder.getF64Type());
   Value frequency = arith::ConstantOp::create(e.builder, e.loc, rowType,
                                               DenseElementsAttr::get(rowType, ArrayRef<double>(frequencies)));
   Value angle = e.mul(e.expandLast(e.cast(position, e.builder.getF64Type()), dim / 2), e.broadcastTo(frequency, type));
   angle = reducedAngle(e, angle, element);
-  return {math::CosOp::create(e.builder, e.loc, angle), math::SinOp::create(e.builder, e.loc, angle)};
+  Value cosine = math::CosOp::create(e.builder, e.loc, angle), sine = math::SinOp::create(e.builder, e.loc, angle);
+  if (op.getScale()) {
+    Value scale = e.like(cosine, op.getScale()->convertToDouble());
+    cosine = e.mul(cosine, scale), sine = e.mul(sine, scale);
+  }
+  return {cosine, sine};
 }
 
 void RopeOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = widened(*this, e, operands)[0];
   int64_t dim = getDim(), half = dim / 2, size = TileEmitter::shape(x).back();
-  auto [cosine, sine] = rotations(e, positions(e, operands[1], getPeriod().value_or(0)), getTheta().convertToDouble(),
-                                  dim, TileEmitter::type(x).getElementType());
+  auto [cosine, sine] =
+      rotations(e, positions(e, operands[1], getPeriod().value_or(0)), *this, TileEmitter::type(x).getElementType());
   bool interleaved = getLayout() == "interleaved";
   Value turned = dim < size ? e.slice(x, 0, dim) : x;
   SmallVector<int64_t> whole(TileEmitter::shape(turned)), pairs = whole, part = whole;

@@ -78,9 +78,13 @@ def Braid_GatedNormOp : Braid_RowsOp<"gated_norm"> {
 def Braid_RopeOp : Braid_RowsOp<"rope"> {
   let summary = "rotary embedding of the first `dim` of the last dimension; position = token index - documents";
   let description = [{ layout "half": pairs (i, i + dim/2); "interleaved": pairs (2i, 2i + 1). Angle of pair i: position * theta^(-2i/dim);
-    `period`: positions modulo that many tokens. }];
+    `period`: positions modulo that many tokens. `factors` [dim/2]: of the angles, pair by pair. `scale`: of what turns. }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$documents, F64Attr:$theta, I64Attr:$dim, StrAttr:$layout,
-                   OptionalAttr<I64Attr>:$period);
+                   OptionalAttr<I64Attr>:$period, OptionalAttr<DenseF64ArrayAttr>:$factors, OptionalAttr<F64Attr>:$scale);
+  let extraClassDeclaration = [{
+    /// theta^(-2i/dim): the angle of pair i from one token to the next, without factors.
+    static double frequency(double theta, int64_t dim, int64_t i);
+  }];
 }
 def Braid_PositionRateOp : Braid_RowsOp<"position_rate"> {
   let summary = "max(1 / (i + 1) + weight_i, 0) with i = position modulo n, weight [n] whole: [B, T, H], one number for all heads";

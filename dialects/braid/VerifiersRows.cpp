@@ -1,6 +1,7 @@
 //===- VerifiersRows.cpp - row-wise ops ---------------------------------------------------------------------------===//
 #include "dialects/braid/Verifiers.h"
 #include "mlir/IR/Verifier.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace braid;
@@ -222,6 +223,16 @@ LogicalResult RopeOp::verify() {
                          << x.dim(-1);
   if (getPeriod())
     CHECK(isAtLeast(*this, "period", *getPeriod(), 1));
+  auto isFactor = [](double number) { return std::isfinite(number) && number > 0; };
+  if (auto factors = getFactors()) {
+    if (factors->size() != static_cast<size_t>(dim / 2))
+      return emitOpError() << factors->size() << " factors for " << dim / 2 << " pairs";
+    for (double factor : *factors)
+      if (!isFactor(factor))
+        return emitOpError() << "factor " << factor << " is not finite and above 0";
+  }
+  if (getScale() && !isFactor(getScale()->convertToDouble()))
+    return emitOpError() << "scale " << getScale()->convertToDouble() << " is not finite and above 0";
   return isOneOf(*this, "layout", getLayout(), {"half", "interleaved"});
 }
 LogicalResult PositionRateOp::verify() {

@@ -231,13 +231,6 @@ Value LayerBuilder::modelNorm(StringRef name, Value x, StringRef weights) {
   return norm(name, x, w, bias);
 }
 
-Value LayerBuilder::rope(StringRef name, Value x, const RopeSpec &rope, int64_t period) {
-  int64_t headDim = cast<RankedTensorType>(x.getType()).getShape().back();
-  return RopeOp::create(builder, loc(name), x.getType(), x, documents(), builder.getF64FloatAttr(rope.theta),
-                        builder.getI64IntegerAttr(rope.dim(headDim)), builder.getStringAttr(rope.layout),
-                        period ? builder.getI64IntegerAttr(period) : IntegerAttr());
-}
-
 Value LayerBuilder::repeatHeads(StringRef name, Value x, int64_t heads) {
   Shape shape(cast<RankedTensorType>(x.getType()).getShape());
   if (shape[2] == heads)

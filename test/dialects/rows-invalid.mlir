@@ -749,6 +749,30 @@ func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
 
 // -----
 
+func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
+  // expected-error @+1 {{3 factors for 2 pairs}}
+  %0 = braid.rope %x, %d {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64, factors = array<f64: 1.0, 1.0, 1.0>} : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
+  // expected-error @+1 {{factor 0.000000e+00 is not finite and above 0}}
+  %0 = braid.rope %x, %d {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64, factors = array<f64: 1.0, 0.0>} : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
+  // expected-error @+1 {{scale -1.000000e+00 is not finite and above 0}}
+  %0 = braid.rope %x, %d {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64, scale = -1.0 : f64} : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8x16xf32>
+  return
+}
+
+// -----
+
 func.func @f(%d: tensor<2x8xi32>, %w: tensor<4x2xf32>) {
   // expected-error @+1 {{weight has rank 2 but must have 1}}
   %0 = braid.position_rate %d, %w : (tensor<2x8xi32>, tensor<4x2xf32>) -> tensor<2x8x3xf32>

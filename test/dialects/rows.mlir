@@ -101,6 +101,8 @@ func.func @heads(%q: !h, %documents: tensor<2x8xi32>) {
   %0 = braid.rope %q, %documents {dim = 6 : i64, layout = "half", theta = 1.0e+4 : f64} : (!h, tensor<2x8xi32>) -> !h
   // CHECK: braid.rope %arg0, %arg1 {dim = 4 : i64, layout = "interleaved", theta = 5.000000e+05 : f64} : (tensor<2x8x4x6xf32>, tensor<2x8xi32>) -> tensor<2x8x4x6xf32>
   %1 = braid.rope %q, %documents {dim = 4 : i64, layout = "interleaved", theta = 5.0e+5 : f64} : (!h, tensor<2x8xi32>) -> !h
+  // CHECK: braid.rope %arg0, %arg1 {dim = 4 : i64, factors = array<f64: 1.000000e+00, 2.500000e-01>, layout = "half", scale = 1.250000e+00 : f64, theta = 1.000000e+04 : f64} : (tensor<2x8x4x6xf32>, tensor<2x8xi32>) -> tensor<2x8x4x6xf32>
+  %scaled = braid.rope %q, %documents {dim = 4 : i64, factors = array<f64: 1.0, 0.25>, layout = "half", scale = 1.25 : f64, theta = 1.0e+4 : f64} : (!h, tensor<2x8xi32>) -> !h
   // CHECK: braid.repeat_heads %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x12x6xf32>
   %2 = braid.repeat_heads %q : (!h) -> tensor<2x8x12x6xf32>
   return

@@ -21,7 +21,13 @@ VARIANTS = {
     ],
     "retnet": [
         {"heads": 2, "head_dim": 16},
-        {"heads": 4, "kv_heads": 1, "head_dim": 8, "value_dim": 24, "rope": {"fraction": 0.5, "layout": "interleaved"}},
+        {
+            "heads": 4,
+            "kv_heads": 1,
+            "head_dim": 8,
+            "value_dim": 24,
+            "rope": {"fraction": 0.5, "layout": "interleaved", "scaling": {"kind": "linear", "factor": 3.0}},
+        },
     ],
     "mamba2": [
         {"heads": 2, "head_dim": 16},
@@ -116,7 +122,19 @@ VARIANTS = {
         {"heads": 4, "head_dim": 8, "mini_batch": 7, "inner_rate": 0.3, "conv": None, "scale": 0.5},
     ],
     "attention": [
-        {"heads": 2, "head_dim": 16},
+        {
+            "heads": 2,
+            "head_dim": 16,
+            "rope": {
+                "scaling": {
+                    "kind": "llama3",
+                    "factor": 8.0,
+                    "low_freq_factor": 1.0,
+                    "high_freq_factor": 4.0,
+                    "original_context_len": 32,
+                }
+            },
+        },
         {
             "heads": 4,
             "kv_heads": 2,
@@ -124,7 +142,12 @@ VARIANTS = {
             "window": 6,
             "qkv_bias": True,
             "qk_norm": True,
-            "rope": {"fraction": 0.5, "layout": "interleaved"},
+            "rope": {
+                "fraction": 0.5,
+                "layout": "interleaved",
+                "theta": 100.0,
+                "scaling": {"kind": "yarn", "factor": 4.0, "original_context_len": 50, "beta_fast": 4.0},
+            },
         },
     ],
 }

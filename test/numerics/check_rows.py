@@ -179,6 +179,10 @@ def add_ops(program, rng):
     turn = [("x", X), ("documents", (B, T))]
     places = {"theta": 100.0, "dim": K, "layout": "half", "period": 7}
     RowOp(program, "rope_period", "rope", turn, places, integers=("documents",)).check("", [r(X), documents], rng)
+    slower = {"theta": 100.0, "dim": 16, "layout": "half", "factors": [0.5 ** (i / 3) for i in range(8)], "scale": 1.25}
+    for dtype in ("f32", "f64"):
+        case = RowOp(program, "rope_scaled", "rope", turn, slower, dtype=dtype, integers=("documents",))
+        case.check("", [r(X), one_document(B, T, -1000)], rng)
     for dtype in ("f32", "f64"):
         operands = [("documents", (B, T)), ("weight", (5,))]
         case = RowOp(

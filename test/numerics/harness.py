@@ -94,6 +94,8 @@ def attribute(value):
         return f"{value} : i64"
     if isinstance(value, float):
         return f"{np.format_float_scientific(value, trim='0', exp_digits=1)} : f64"
+    if isinstance(value, list):  # of numbers
+        return f"array<f64: {', '.join(attribute(float(v)).split(' ')[0] for v in value)}>"
     if isinstance(value, dict):
         units = (k if v is True and k in UNITS else f"{k} = {attribute(v)}" for k, v in value.items())
         return "{" + ", ".join(units) + "}"

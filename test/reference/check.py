@@ -61,6 +61,8 @@ def check_rows(rng):
     for layout in ("half", "interleaved"):
         cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": layout}))
     cases.append(("rope", (x, one_document(2, 3, -4)), {"theta": 100.0, "dim": 4, "layout": "half", "period": 3}))
+    slower = {"theta": 100.0, "dim": 4, "layout": "half", "factors": [1.0, 0.25], "scale": 1.3}
+    cases.append(("rope", (x, one_document(2, 3, -4)), slower))
     cases.append(("position_rate", (PACKED, np.array([0.1, -1.7, 0.3])), {"heads": 2}))
     cases.append(("position_angle", (PACKED, r((2, 3))), {}))
     cases += [("every_token", (PACKED, r(shape)), {}) for shape in ((2,), (2, 3))]

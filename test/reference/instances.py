@@ -105,6 +105,8 @@ class Mixer:
             return x
         dim = round(rope.get("fraction", 1.0) * x.shape[-1])
         turn = {"theta": rope.get("theta", 10000.0), "dim": dim, "layout": rope.get("layout", "half"), "period": period}
+        if rope.get("scaling"):
+            turn["factors"], turn["scale"] = rows.rope_scaling(rope["scaling"], turn["theta"], dim)
         return self.tape.call(rows.rope, x, self.documents, **turn)
 
     def heads(self, x):

@@ -222,11 +222,36 @@ def every_token(documents, value):
     return np.broadcast_to(value, documents.shape + value.shape).copy(), lambda dy: (None, dy.sum((0, 1)))
 
 
-def rope(x, documents, theta, dim, layout, period=0):
-    """Rotates pairs of the first `dim` features by position * theta^(-2i/dim); position = token - documents."""
+def rope_scaling(scaling, theta, dim):
+    """What a description's `scaling` makes of rotations: factors of their frequencies, pair by pair, and the scale of what turns."""
+    kind, factor = scaling["kind"], scaling["factor"]
+    if kind == "linear":
+        return np.full(dim // 2, 1 / factor), 1.0
+    pairs, context = np.arange(dim // 2), scaling["original_context_len"]
+    if kind == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        wavelength = 2 * np.pi * theta ** (2.0 * pairs / dim)
+        smooth = (context / wavelength - low) / (high - low)
+        between = (1 - smooth) / factor + smooth
+        return np.where(wavelength > context / low, 1 / factor, np.where(wavelength < context / high, 1.0, between)), 1.0
+    # The pair that makes so many turns in the context: theta^(-2i/dim) context = 2 pi turns.
+    first, last = (
+        dim * np.log(context / (2 * np.pi * turns)) / (2 * np.log(theta))
+        for turns in (scaling.get("beta_fast", 32.0), scaling.get("beta_slow", 1.0))
+    )
+    if scaling.get("truncate", True):
+        first, last = np.floor(first), np.ceil(last)
+    first, last = max(first, 0.0), min(last, dim - 1.0)
+    slowed = np.clip((pairs - first) / (last - first if last != first else 0.001), 0, 1)
+    attention = scaling.get("attention_factor") or (1 + 0.1 * np.log(factor) if factor > 1 else 1.0)
+    return slowed / factor + 1 - slowed, attention
+
+
+def rope(x, documents, theta, dim, layout, period=0, factors=1.0, scale=1.0):
+    """Rotates pairs of the first `dim` features by position * theta^(-2i/dim) * factors, times scale; position = token - documents."""
     B, T = x.shape[:2]
     position = positions(documents, period)
-    angle = position[..., None] * theta ** (-2.0 * np.arange(dim // 2) / dim)
+    angle = position[..., None] * theta ** (-2.0 * np.arange(dim // 2) / dim) * np.asarray(factors)
     angle = angle.reshape((B, T) + (1,) * (x.ndim - 3) + (dim // 2,))
     first = np.arange(dim // 2) if layout == "half" else 2 * np.arange(dim // 2)
     second = first + (dim // 2 if layout == "half" else 1)
@@ -234,8 +259,8 @@ def rope(x, documents, theta, dim, layout, period=0):
     def turn(x, angle):
         y = x.copy()
         a, b = x[..., first], x[..., second]
-        y[..., first] = a * np.cos(angle) - b * np.sin(angle)
-        y[..., second] = b * np.cos(angle) + a * np.sin(angle)
+        y[..., first] = scale * (a * np.cos(angle) - b * np.sin(angle))
+        y[..., second] = scale * (b * np.cos(angle) + a * np.sin(angle))
         return y
 
     return turn(x, angle), lambda dy: (turn(dy, -angle), None)
