@@ -489,6 +489,9 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
                          .str());
   r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
   r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
+  r.boolean("shared_gate", spec.sharedGate);
+  if (spec.sharedGate && !spec.sharedHidden)
+    r.error("shared_gate", "true without a shared expert; valid: together with a shared_hidden above 0");
   r.choice("activation", spec.activation, activationNames());
   {
     Reader s(objectOrEmpty(r, "router", errors), r.pathOf("router"), errors);

@@ -170,6 +170,7 @@ struct RouterSpec {
 
 struct MoeSpec {
   int64_t numExperts = 0, topK = 0, expertHidden = 0, sharedHidden = 0; ///< shared_hidden 0: no shared expert
+  bool sharedGate = false; ///< the shared expert's output times sigmoid(x gate)
   std::string activation = "swiglu";
   RouterSpec router;
   std::optional<double> capacityFactor; ///< none: dropless

@@ -118,6 +118,11 @@ void InnerOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   finish(*this, e, e.sumLast(e.mul(xs[0], xs[1])), results);
 }
 
+void DotOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  finish(*this, e, e.sumLast(e.mul(xs[0], alignWhole(e, xs[1], xs[0]))), results);
+}
+
 //===- Feature maps -----------------------------------------------------------------------------------------------===//
 
 void FeatureMapOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {

@@ -131,6 +131,10 @@ def Braid_InnerOp : Braid_RowsOp<"inner"> {
   let summary = "[.., K] -> [..]: sum a b over the last dimension";
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
 }
+def Braid_DotOp : Braid_RowsOp<"dot"> {
+  let summary = "[.., K] -> [..]: sum x weight over the last dimension; weight [K] whole";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight);
+}
 def Braid_BoundedGateOp : Braid_RowsOp<"bounded_gate"> {
   let summary = "log(l + (1 - l) sigmoid(x)), accurate at both ends; l in [0, 1) whole: [H] or trailing dimensions of x";
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$lower_bound);

@@ -62,6 +62,7 @@ const RowsRow *rowsRow(StringRef op) {
       {"braid.drop_last", {"x", "x", true}},
       {"braid.take_last", {"x", "x", true}},
       {"braid.inner", {"xx", "x", true}},
+      {"braid.dot", {"xw", "x", true, true}},
       {"braid.cast", {"x", "x", false, true}},
       {"braid.moe.route", {"x", "k", true}},
       {"braid.moe.route_weights", {"xk", "k", true}},

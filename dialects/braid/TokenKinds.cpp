@@ -32,6 +32,7 @@ TOKEN_KINDS(DivideByLastOp, token, token)
 TOKEN_KINDS(DropLastOp, token, token)
 TOKEN_KINDS(TakeLastOp, token, token)
 TOKEN_KINDS(InnerOp, token, token)
+TOKEN_KINDS(DotOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(BoundedGateOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(ElementDecayOp, i == 0 ? token : whole, token)
 TOKEN_KINDS(RmsNormOp, i == 0 ? token : whole, token)
@@ -57,7 +58,8 @@ TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {
     return i == 1 ? whole : token;
   static constexpr StringLiteral withWhole[] = {
       "braid.bias",         "braid.weighted",      "braid.log_decay",     "braid.rms_norm",       "braid.layer_norm",
-      "braid.bounded_gate", "braid.element_decay", "braid.position_rate", "braid.position_angle", "braid.every_token"};
+      "braid.bounded_gate", "braid.element_decay", "braid.position_rate", "braid.position_angle", "braid.every_token",
+      "braid.dot"};
   return i > 0 && llvm::is_contained(withWhole, op) ? whole : token;
 }
 

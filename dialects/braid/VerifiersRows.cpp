@@ -174,6 +174,14 @@ LogicalResult InnerOp::verify() {
   CHECK(sameShape(*this, {"b", getB()}, a));
   return verifyReduced(*this, {"result", getResult()}, a);
 }
+LogicalResult DotOp::verify() {
+  Named x{"x", getX()}, weight{"weight", getWeight()};
+  CHECK(hasRank(*this, x, 3, 8));
+  CHECK(isFloat(*this, x));
+  CHECK(hasRank(*this, weight, 1));
+  CHECK(verifyTrailing(*this, x, weight));
+  return verifyReduced(*this, {"result", getResult()}, x);
+}
 LogicalResult BoundedGateOp::verify() {
   CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
   return verifyPerHead(*this, {"x", getX()}, {"lower_bound", getLowerBound()});

@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace braid;
 
-Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix) {
+Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix, Value gate) {
   const Activation &act = ffnActivation(spec.activation);
   int64_t F = spec.hidden;
   Dim model = b.embed(), wide(F, "hidden");
@@ -24,6 +24,10 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   Value h = b.activation("hidden", biased("gate", "b1", hidden[0], wide), act.base);
   if (act.gated)
     h = b.mul("hidden", h, biased("up", "b3", hidden[1], wide));
+  // gate (h w2) = (gate h) w2: in front of the product it is one more factor of a pass over h, and where w2 is cut along
+  // its inputs the product stays a plain sum over ranks.
+  if (gate)
+    h = b.mul("hidden", h, gate);
   Value y = b.linear("ffn_out", h, b.matrix(name("w2"), wide, model, MatrixRole::output), {model.size});
   return biased("ffn_out", "b2", y, model);
 }
@@ -96,7 +100,10 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
     DenseSpec shared;
     shared.hidden = spec.sharedHidden;
     shared.activation = spec.activation;
-    y = b.add("ffn_out", {y, buildDense(b, x, shared, "shared")});
+    Value gate;
+    if (spec.sharedGate)
+      gate = b.activation("shared_gate", b.dot("shared_gate", x, b.column("shared.gate", model)), "sigmoid");
+    y = b.add("ffn_out", {y, buildDense(b, x, shared, "shared", gate)});
   }
 
   if (b.entry.cached)

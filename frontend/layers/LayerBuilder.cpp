@@ -124,6 +124,18 @@ Value LayerBuilder::matrix(StringRef name, const Dim &in, const Dim &out, Matrix
   return block->addArgument(type, loc(name));
 }
 
+Value LayerBuilder::column(StringRef name, const Dim &in) {
+  weights.push_back({name.str(),
+                     {in.size},
+                     {in.name},
+                     types.wide,
+                     matrixInit(spec, in.size, 1, MatrixRole::query),
+                     /*decay=*/true,
+                     /*trained=*/true,
+                     1.0 / spec.widthRatio()});
+  return block->addArgument(wide({in.size}), loc(name));
+}
+
 Value LayerBuilder::state(StringRef name, FloatType element, ArrayRef<Dim> shape) {
   // States stand before all weights.
   unsigned index = statesBegin() + states.size();
@@ -210,6 +222,10 @@ Value LayerBuilder::weighted(StringRef name, Value x, Value weight) {
   auto rank = [](Value v) { return cast<RankedTensorType>(v.getType()).getRank(); };
   bool perHead = rank(x) - 2 > rank(weight);
   return WeightedOp::create(builder, loc(name), x.getType(), x, weight, perHead);
+}
+Value LayerBuilder::dot(StringRef name, Value x, Value weight) {
+  auto type = cast<RankedTensorType>(x.getType());
+  return DotOp::create(builder, loc(name), wide(Shape(type.getShape().drop_back())), x, weight);
 }
 Value LayerBuilder::activation(StringRef name, Value x, StringRef kind) {
   return ActivationOp::create(builder, loc(name), x.getType(), x, builder.getStringAttr(kind));

@@ -95,6 +95,8 @@ public:
   /// Matrix products read it: of the model's element type, but for the router.
   mlir::Value matrix(llvm::StringRef name, const Dim &in, const Dim &out, MatrixRole role = MatrixRole::query,
                      int64_t experts = 0);
+  /// A matrix [in, 1] as the vector that dot() reads, wide.
+  mlir::Value column(llvm::StringRef name, const Dim &in);
   /// What the layer keeps from one call to the next, as it comes in; setState says how it goes out.
   mlir::Value state(llvm::StringRef name, mlir::FloatType element, llvm::ArrayRef<Dim> shape);
   void setState(llvm::StringRef name, mlir::Value value);
@@ -117,6 +119,8 @@ public:
   mlir::Value bias(llvm::StringRef name, mlir::Value x, mlir::Value bias);
   /// x times a weight over its features, or over the first of them: x [B, T, H, K] times [H].
   mlir::Value weighted(llvm::StringRef name, mlir::Value x, mlir::Value weight);
+  /// Sums of x times a weight over the last dimension, wide.
+  mlir::Value dot(llvm::StringRef name, mlir::Value x, mlir::Value weight);
   mlir::Value activation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value wideActivation(llvm::StringRef name, mlir::Value x, llvm::StringRef kind);
   mlir::Value softmax(llvm::StringRef name, mlir::Value x);
@@ -160,7 +164,9 @@ private:
 mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec);
 mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRecurrence(LayerBuilder &b, mlir::Value x, const RecurrenceSpec &spec);
-mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix);
+/// `gate` [B, T]: a factor of each token's output, but for b2.
+mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix,
+                       mlir::Value gate = {});
 mlir::Value buildExperts(LayerBuilder &b, mlir::Value x, const MoeSpec &spec);
 
 /// What a function is marked with, for passes to read.

@@ -280,7 +280,7 @@ static int64_t rowsFlops(StringRef op) {
       .Cases({"braid.log_sigmoid", "braid.layer_norm"}, 6)
       .Cases({"braid.l2_norm", "braid.rope", "braid.moe.renormalize"}, 3)
       .Case("braid.gated_norm", 8)
-      .Cases({"braid.moe.route", "braid.moe.route_weights"}, 2)
+      .Cases({"braid.moe.route", "braid.moe.route_weights", "braid.dot"}, 2)
       .Default(0);
 }
 

@@ -697,6 +697,15 @@ func.func @f(%x: tensor<2x8x4x6xf32>) {
 
 // -----
 
+// expected-note @+1 {{weight defined here}}
+func.func @f(%x: tensor<2x8x6xf32>, %w: tensor<5xf32>) {
+  // expected-error @+1 {{trailing dimension mismatch: x has 6 but weight has 5}}
+  %0 = braid.dot %x, %w : (tensor<2x8x6xf32>, tensor<5xf32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
 // expected-note @+1 {{lower_bound defined here}}
 func.func @f(%x: tensor<2x8x4x6xf32>, %l: tensor<5xf32>) {
   // expected-error @+1 {{head mismatch: x has 4 but lower_bound has 5}}

@@ -121,7 +121,7 @@ func.func @gradient(%x: tensor<2x8x16xbf16>, %w: tensor<16xbf16>, %dy: tensor<2x
 }
 
 // CHECK-LABEL: func.func @sequences(
-func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rate: tensor<4x3x6xf32>) {
+func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rate: tensor<4x3x6xf32>, %weight: tensor<6xf32>) {
   // CHECK: braid.feature_map %arg0 {kind = "taylor"} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x28xf32>
   %0 = braid.feature_map %x {kind = "taylor"} : (!h) -> tensor<2x8x4x28xf32>
   // CHECK: braid.feature_map %arg0 {kind = "square"} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x21xf32>
@@ -136,6 +136,8 @@ func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rat
   %taken = braid.take_last %x : (!h) -> tensor<2x8x4xf32>
   // CHECK: braid.inner %arg0, %arg0 : (tensor<2x8x4x6xf32>, tensor<2x8x4x6xf32>) -> tensor<2x8x4xf32>
   %4 = braid.inner %x, %x : (!h, !h) -> tensor<2x8x4xf32>
+  // CHECK: braid.dot %arg0, %arg4 : (tensor<2x8x4x6xf32>, tensor<6xf32>) -> tensor<2x8x4xf32>
+  %dot = braid.dot %x, %weight : (!h, tensor<6xf32>) -> tensor<2x8x4xf32>
   // CHECK: braid.bounded_gate %arg0, %arg1 : (tensor<2x8x4x6xf32>, tensor<4xf32>) -> tensor<2x8x4x6xf32>
   %5 = braid.bounded_gate %x, %heads : (!h, tensor<4xf32>) -> !h
   // CHECK: braid.element_decay %arg0, %arg3 : (tensor<2x8x4x6xf32>, tensor<4x3x6xf32>) -> tensor<2x8x4x3x6xf32>

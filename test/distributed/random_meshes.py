@@ -31,7 +31,7 @@ def model(draw):
         pattern, ffns = ((part[:unit] * layers)[:layers] for part in (pattern, ffns))
     experts = {"kind": "moe", "num_experts": draw.choice([4, 8]), "top_k": draw.choice([1, 2]), "expert_hidden": draw.choice([8, 16])}
     if draw.random() < 0.5:
-        experts["shared_hidden"] = 16
+        experts |= {"shared_hidden": 16, "shared_gate": layers % 2 == 0}
     if draw.random() < 0.5:
         experts["router"] = {"balance_loss": 0.01, "z_loss": 0.001}
     if draw.random() < 0.4:

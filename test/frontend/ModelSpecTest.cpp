@@ -413,6 +413,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
        "m.json:9: ffns.M.router.normalize: true with top_k 1 makes every weight 1, so the router never learns; valid: "
        "false, or a balance_loss or z_loss above 0"},
+      {R"("top_k": 2)", R"("top_k": 2, "shared_gate": true)",
+       "m.json:9: ffns.M.shared_gate: true without a shared expert; valid: together with a shared_hidden above 0"},
       {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 0)",
        "m.json:9: ffns.M.capacity_factor: 0 is out of range; valid: above 0 to 1e+06"},
       {R"("top_k": 2)", R"("top_k": 2, "drop_policy": "token")",

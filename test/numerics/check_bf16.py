@@ -66,7 +66,7 @@ def describe(pattern):
         "max_documents": 2,
         "mixers": {letter: MIXERS[letter] for letter in sorted(set(pattern))},
         "ffns": {
-            "E": {"kind": "moe", "num_experts": 2, "top_k": 2, "expert_hidden": 16, "shared_hidden": 16},
+            "E": {"kind": "moe", "num_experts": 2, "top_k": 2, "expert_hidden": 16, "shared_hidden": 16, "shared_gate": "N" in pattern},
             "D": {"kind": "dense", "hidden": 48, "bias": True},
         },
         "train": {"batch": 2, "seq_len": 40, "clip_norm": 0.5},
@@ -118,7 +118,7 @@ WIDE_CACHES = ("lsm.state", "lsm.state_sin", "lsm.state_im", "lsm.shift_decay", 
 def is_wide(name):
     """Vectors, convolutions, the router, small matrices per head: kept in f32."""
     last = name.split(".")[-1]
-    return "norm" in name or "conv" in name or name.endswith("moe.router") or last in (
+    return "norm" in name or "conv" in name or name.endswith(("moe.router", "shared.gate")) or last in (
         *("a_log", "dt_bias", "d", "bf", "b1", "b2", "b3", "log_decay", "lower_bound", "taps", "w0", "u", "be"),
         *("v0", "a0", "k_k", "k_a", "r_k", "is_first", "log_dt", "log_a", "a_im", "c_re", "c_im", "token_rate", "start", "br", "ba"),
     ) or last.startswith("mu_")

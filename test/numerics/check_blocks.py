@@ -49,7 +49,7 @@ MODELS = {
         "embedding_multiplier": 3.0,
         "logits_multiplier": 2.5,
         "mixers": {"W": WINDOW | {"output_gate": "silu", "scale": 0.3, "qk_norm": True}, "L": GLA},
-        "ffns": {"M": MOE, "D": DENSE},
+        "ffns": {"M": MOE | {"shared_hidden": 12, "shared_gate": True}, "D": DENSE},
         "init": {"kind": "normal", "std": 0.4, "base_width": 4},
     },
     # The normed input passes by, with factors of its own for each kind of part (MiniMax-01).

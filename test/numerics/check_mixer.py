@@ -194,7 +194,7 @@ def describe(kind, dtype):
         "mixers": mixers,
         "init": {"std": 0.5, "scale_output": False},
         "ffns": {
-            "M": {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8},
+            "M": {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8, "shared_gate": True},
             "D": {"kind": "dense", "hidden": 24, "activation": "geglu", "bias": True},
         },
         "train": {"batch": 2, "seq_len": 37, "weight_decay": 0.1, "clip_norm": 0.5},

@@ -48,6 +48,7 @@ def check_rows(rng):
         ("take_last", (x,), {}),
         ("divide_by_last", (np.abs(x) + 0.3,), {"eps": 1e-6}),
         ("inner", (x, y), {}),
+        ("dot", (x, r(6)), {}),
         ("bounded_gate", (x, np.array([0.05, 0.2, 0.5, 0.9])), {}),
         ("element_decay", (x, r((4, 5, 6))), {}),
         ("log_decay", (x, r(4), r((4, 6))), {}),

@@ -83,7 +83,12 @@ class Model:
 
         y = tape.call(run, x, logits, documents, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
         if spec.get("shared_hidden", 0):
-            y = tape.call(rows.add, y, self.dense(tape, x, w, "shared", {"activation": kind}))
+            shared = self.dense(tape, x, w, "shared", {"activation": kind})
+            if spec.get("shared_gate", False):
+                gate = w["shared.gate"]
+                score = tape.linear(x, tape.reshape(gate, gate.shape + (1,)))
+                shared = tape.call(rows.mul, shared, tape.reshape(tape.call(rows.activation, score, kind="sigmoid"), x.shape[:2]))
+            y = tape.call(rows.add, y, shared)
         loss = tape.sum(
             tape.call(
                 moe.router_loss,

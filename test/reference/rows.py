@@ -123,6 +123,10 @@ def inner(a, b):
     return (a * b).sum(-1), lambda dy: (dy[..., None] * b, dy[..., None] * a)
 
 
+def dot(x, weight):
+    return x @ weight, lambda dy: (dy[..., None] * weight, np.tensordot(dy, x, dy.ndim))
+
+
 def bounded_gate(x, lower_bound):
     """log(l + (1 - l) sigmoid(x))"""
     l = _per_head(lower_bound, x)
@@ -331,6 +335,7 @@ ROWS = {
     "drop_last": drop_last,
     "take_last": take_last,
     "inner": inner,
+    "dot": dot,
     "bounded_gate": bounded_gate,
     "element_decay": element_decay,
 }
