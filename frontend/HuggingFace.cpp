@@ -5,6 +5,7 @@
 #include "frontend/ModelImport.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace braid;
 using namespace braid::json;
@@ -23,9 +24,14 @@ struct Family {
   int64_t window = 0; ///< 0: all
   bool hasWindow = false; ///< sliding_window is that of all layers
   bool switchesWindow = false; ///< windows only with use_sliding_window
-  bool qkvBias = false, qkNorm = false;
+  bool qkvBias = false; ///< else a key of that name says it
+  bool qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
+  int64_t sharedHidden = 0; ///< of a shared expert with a gate; 0: none
+  bool normalizes = false; ///< norm_topk_prob
+  double turns = 1; ///< partial_rotary_factor; 1: no other
+  bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
 };
 
 constexpr Family families[] = {
@@ -33,14 +39,15 @@ constexpr Family families[] = {
     {"mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e4, 1e-6, 4096, true},
     {"mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e6, 1e-5, 0, true, false, false, false, 8, 2},
     {"qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e4, 1e-6, 0, false, true, true},
+    {"qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e4, 1e-6, 0, false, true, true, false, 60, 4, 1408, 5632},
     {"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e4, 1e-6, 0, false, true, false, true},
     {"qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e4, 1e-6, 0, false, true, false, true, 128, 8, 768},
+    {"qwen3_next", 151936, 2048,  5632, 48,  16, 2,   256, 32768, 1e4,  1e-6, 0,
+     false,        false,  false, true, 512, 10, 512, 512, true,  0.25, true},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
 constexpr std::pair<StringRef, StringRef> missing[] = {
-    {"qwen2_moe", "a gate of the shared expert"},
-    {"qwen3_next", "a gate of the shared expert"},
     {"olmoe", "a norm of q and k over all heads together"},
     {"deepseek_v2", "latent attention (MLA)"},
     {"deepseek_v3", "latent attention (MLA)"},
@@ -49,16 +56,13 @@ constexpr std::pair<StringRef, StringRef> missing[] = {
     {"mamba2", "layers without a feed-forward"},
     {"gpt_oss", "attention sinks"},
     {"jamba", "norms of a Mamba layer's step, input and output"},
-    {"bamba", "a Mamba-2 layer with a convolution over input, B and C as transformers has it"},
     {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
     {"zamba2", "blocks that layers share"},
-    {"granitemoehybrid", "a softmax over the chosen experts' logits"},
     {"nemotron_h", "layers of one part"},
-    {"minimax", "routing and norms of its lightning attention as transformers has them"},
-    {"gemma", "norms that multiply by 1 + weight"},
-    {"gemma2", "norms that multiply by 1 + weight"},
-    {"gemma3", "norms that multiply by 1 + weight"},
-    {"gemma3_text", "norms that multiply by 1 + weight"},
+    {"gemma", "a feed-forward gated by gelu_tanh"},
+    {"gemma2", "attention scores and logits that tanh bounds"},
+    {"gemma3", "a feed-forward gated by gelu_tanh"},
+    {"gemma3_text", "a feed-forward gated by gelu_tanh"},
 };
 
 /// Keys that say nothing about what is computed.
@@ -165,8 +169,11 @@ private:
   bool integerIn(const Value &v, int64_t most) {
     return v.kind == Kind::integer && v.integer >= 1 && v.integer <= most;
   }
-  Value rope();
+  Value rope(const Value &headDim);
+  Value ropeScaling(const Value &rope, StringRef key, StringRef type);
   Value attention();
+  Value gatedDeltanet();
+  void mixers(const Value &layers, Value &mixers, std::string &pattern);
   Value dtype();
   void fixedKeys();
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
@@ -180,39 +187,136 @@ private:
 
 } // namespace
 
-Value Translation::rope() {
+/// The shortest pattern that this one repeats.
+static std::string shortest(StringRef pattern) {
+  size_t size = 1;
+  while (size < pattern.size() && pattern.drop_front(size) != pattern.drop_back(size))
+    ++size;
+  return pattern.take_front(size).str();
+}
+
+/// An object of rotations, `key` in the config, whose rope_type is not "default".
+Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type) {
+  auto find = [&](StringRef name) -> std::optional<Value> {
+    const Value *v = rope.find(name);
+    return v && v->kind != Kind::null ? std::optional(named(*v, (key + "." + name).str())) : std::nullopt;
+  };
+  auto require = [&](StringRef name) {
+    std::optional<Value> v = find(name);
+    if (!v)
+      errors.report((key + "." + name).str(),
+                    "is missing, which rope_type \"" + type.str() + "\" needs; valid: a number");
+    return v.value_or(named(numberValue(1.0), key));
+  };
+  std::vector<Field> fields = {{"kind", stringValue(type)}};
+  if (type == "linear") {
+    fields.push_back({"factor", require("factor")});
+    return object(std::move(fields));
+  }
+  Value context = get("max_position_embeddings", numberValue(family.positions)), original = context;
+  if (const Value *own = takeOptional("original_max_position_embeddings")) // before the object's
+    original = named(*own, "original_max_position_embeddings");
+  else if (std::optional<Value> v = find("original_max_position_embeddings"))
+    original = std::move(*v);
+  if (type == "llama3") {
+    for (StringRef name : {"factor", "low_freq_factor", "high_freq_factor"})
+      fields.push_back({name.str(), require(name)});
+  } else {
+    std::optional<Value> factor = find("factor"), attention = find("attention_factor"), mscale = find("mscale"),
+                         ofAll = find("mscale_all_dim");
+    if (!factor && rope.find("factor") && original.number > 0) // null
+      factor = named(numberValue(context.number / original.number), (key + ".factor").str());
+    fields.push_back({"factor", factor ? *factor : require("factor")});
+    auto says = [](const std::optional<Value> &v) { return v && !(v->isNumber() && v->number == 0); };
+    if (!attention && says(mscale) && says(ofAll) && mscale->isNumber() && ofAll->isNumber() && factor)
+      attention = named(numberValue(RopeScaling::attentionFactorOf(factor->number, mscale->number) /
+                                    RopeScaling::attentionFactorOf(factor->number, ofAll->number)),
+                        mscale->origin);
+    if (attention)
+      fields.push_back({"attention_factor", std::move(*attention)});
+    for (StringRef name : {"beta_fast", "beta_slow"})
+      if (std::optional<Value> v = find(name); says(v))
+        fields.push_back({name.str(), std::move(*v)});
+    if (std::optional<Value> v = find("truncate"))
+      fields.push_back({"truncate", std::move(*v)});
+  }
+  fields.push_back({"original_context_len", std::move(original)});
+  return object(std::move(fields));
+}
+
+Value Translation::rope(const Value &headDim) {
   Value theta = named(numberValue(family.theta), "rope_theta");
+  Value turns = named(numberValue(family.turns), "partial_rotary_factor");
   const Value *own = takeOptional("rope_theta");
   if (own)
     theta = named(*own, "rope_theta");
-  for (StringRef key : {"rope_parameters", "rope_scaling"}) {
-    const Value *v = takeOptional(key);
-    if (!v)
-      continue;
-    if (v->kind != Kind::object) {
-      errors.report(key, describe(*v) + " is not an object or null");
-      continue;
-    }
-    for (const Field &field : v->fields) {
-      std::string path = key.str() + "." + field.name;
+  if (family.turns != 1)
+    turns = get("partial_rotary_factor", turns);
+  const Value *rope = takeOptional("rope_parameters"), *older = takeOptional("rope_scaling");
+  StringRef key = older ? "rope_scaling" : "rope_parameters";
+  if (rope && older)
+    errors.report(key, "stands beside rope_parameters; valid: one of the two keys");
+  rope = older ? older : rope;
+  std::optional<Value> scaling;
+  if (rope && rope->kind != Kind::object) {
+    errors.report(key, describe(*rope) + " is not an object or null");
+  } else if (rope) {
+    static constexpr StringRef types[] = {"default", "linear", "llama3", "yarn"};
+    static constexpr std::pair<StringRef, StringRef> readBy[] = {
+        {"factor", "linear, llama3, yarn"},
+        {"low_freq_factor", "llama3"},
+        {"high_freq_factor", "llama3"},
+        {"original_max_position_embeddings", "llama3, yarn"},
+        {"attention_factor", "yarn"},
+        {"beta_fast", "yarn"},
+        {"beta_slow", "yarn"},
+        {"mscale", "yarn"},
+        {"mscale_all_dim", "yarn"},
+        {"truncate", "yarn"},
+    };
+    const Value *type = rope->find("rope_type"), *spelled = type ? type : rope->find("type");
+    StringRef name = spelled && spelled->kind == Kind::string ? StringRef(spelled->string) : "default";
+    std::vector<StringRef> valid = {"rope_type", "rope_theta"};
+    for (auto [field, by] : readBy)
+      if (by.contains(name))
+        valid.push_back(field);
+    if (spelled && (spelled->kind != Kind::string || !llvm::is_contained(types, name)))
+      errors.report((key + (type ? ".rope_type" : ".type")).str(),
+                    describe(*spelled) +
+                        (name == "dynamic" || name == "longrope"
+                             ? " has other frequencies for longer texts, which is not computed"
+                             : " is not computed") +
+                        "; valid: " + join(types));
+    else if (name != "default")
+      scaling = ropeScaling(*rope, key, name);
+    for (const Field &field : rope->fields) {
+      std::string path = (key + "." + field.name).str();
       if (field.name == "rope_theta") {
         if (own && !isEqual(*own, field.value))
           errors.report(path, describe(field.value) + " is not rope_theta " + describe(*own) +
                                   "; valid: one of the two keys");
         theta = named(field.value, path);
-        own = &field.value;
-      } else if (field.name == "rope_type" || field.name == "type") {
-        if (!isEqual(field.value, stringValue("default")))
-          errors.report(path, describe(field.value) + " is not computed; valid: \"default\"");
       } else if (field.name == "partial_rotary_factor") {
-        if (!isEqual(field.value, numberValue(int64_t(1))))
+        turns = named(field.value, path);
+        if (family.turns == 1 && !isEqual(field.value, numberValue(int64_t(1))))
           errors.report(path, describe(field.value) + " is not computed; valid: 1");
-      } else {
-        errors.report(path, "unknown key of a " + family.name.str() + " config; valid: rope_type, rope_theta");
+      } else if (field.name != "type" && !llvm::is_contained(valid, field.name) && llvm::is_contained(types, name)) {
+        errors.report(path, "unknown key of a " + family.name.str() + " config with rope_type \"" + name.str() +
+                                "\"; valid: " + join(valid));
       }
     }
   }
-  return object({{"theta", std::move(theta)}});
+  std::vector<Field> fields = {{"theta", std::move(theta)}};
+  if (family.turns != 1) {
+    // transformers cuts what is no whole number of features, a description rounds it.
+    double width = turns.number * headDim.number, whole = std::floor(width);
+    if (turns.isNumber() && headDim.isNumber() && headDim.number > 0 && whole != std::round(width))
+      turns = named(numberValue(whole / headDim.number), turns.origin);
+    fields.push_back({"fraction", std::move(turns)});
+  }
+  if (scaling)
+    fields.push_back({"scaling", std::move(*scaling)});
+  return object(std::move(fields));
 }
 
 Value Translation::attention() {
@@ -230,15 +334,18 @@ Value Translation::attention() {
                         .str());
     headDim = named(numberValue(std::max<int64_t>(1, hidden.integer / heads.integer)), "head_dim");
   }
+  Value turned = rope(headDim);
   std::vector<Field> fields = {{"kind", stringValue("attention")},
                                {"heads", std::move(heads)},
                                {"kv_heads", std::move(kvHeads)},
                                {"head_dim", std::move(headDim)},
-                               {"rope", rope()}};
+                               {"rope", std::move(turned)}};
   if (family.qkvBias)
-    fields.push_back({"qkv_bias", boolValue(true)});
+    fields.push_back({"qkv_bias", family.sharedHidden ? get("qkv_bias", boolValue(true)) : boolValue(true)});
   if (family.qkNorm)
     fields.push_back({"qk_norm", boolValue(true)});
+  if (family.hybrid)
+    fields.push_back({"output_gate", stringValue("sigmoid")});
   if (family.hasWindow) {
     const Value *given = take("sliding_window");
     if (given && given->isNumber() && given->number == 0)
@@ -248,6 +355,60 @@ Value Translation::attention() {
       fields.push_back({"window", named(std::move(window), "sliding_window")});
   }
   return object(std::move(fields));
+}
+
+Value Translation::gatedDeltanet() {
+  return object({{"kind", stringValue("gated_deltanet")},
+                 {"heads", get("linear_num_value_heads", numberValue(int64_t(32)))},
+                 {"key_heads", get("linear_num_key_heads", numberValue(int64_t(16)))},
+                 {"head_dim", get("linear_key_head_dim", numberValue(int64_t(128)))},
+                 {"value_dim", get("linear_value_head_dim", numberValue(int64_t(128)))},
+                 {"conv", object({{"kernel", get("linear_conv_kernel_dim", numberValue(int64_t(4)))}})},
+                 {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}});
+}
+
+/// L: the gated delta rule, N: attention.
+void Translation::mixers(const Value &layers, Value &mixers, std::string &pattern) {
+  pattern = "N";
+  const Value *types = family.hybrid ? takeOptional("layer_types") : nullptr;
+  if (family.hybrid) {
+    Value interval = get("full_attention_interval", numberValue(int64_t(4)));
+    bool isInterval = integerIn(interval, INT32_MAX);
+    pattern = "LN";
+    if (types && types->kind != Kind::array) {
+      errors.report("layer_types", describe(*types) + " is not a list or null");
+    } else if (types) {
+      std::string each;
+      for (auto [i, type] : llvm::enumerate(types->items)) {
+        bool isLinear = isEqual(type, stringValue("linear_attention"));
+        if (!isLinear && !isEqual(type, stringValue("full_attention")))
+          errors.report(llvm::formatv("layer_types[{0}]", i).str(),
+                        describe(type) + " is not computed; valid: \"linear_attention\", \"full_attention\"");
+        each += isLinear ? 'L' : 'N';
+      }
+      if (!integerIn(layers, 1024) || each.size() != static_cast<size_t>(layers.integer))
+        errors.report(
+            "layer_types",
+            llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
+      else
+        pattern = shortest(each);
+    } else if (!isInterval) {
+      errors.report("full_attention_interval", describe(interval) + " is not an integer above 0");
+    } else if (integerIn(layers, 1024)) {
+      std::string each;
+      for (int64_t layer = 0; layer < layers.integer; ++layer)
+        each += (layer + 1) % interval.integer ? 'L' : 'N';
+      pattern = shortest(each);
+    }
+  }
+  std::vector<Field> parts;
+  Value attentions = attention(); // its keys are known, used or not
+  Value linear = family.hybrid ? gatedDeltanet() : Value();
+  if (StringRef(pattern).contains('L'))
+    parts.push_back({"L", std::move(linear)});
+  if (StringRef(pattern).contains('N'))
+    parts.push_back({"N", std::move(attentions)});
+  mixers = object(std::move(parts));
 }
 
 Value Translation::dtype() {
@@ -270,13 +431,16 @@ void Translation::fixedKeys() {
   only("hidden_act", stringValue("silu"));
   only("attention_dropout", numberValue(int64_t(0)), /*nullable=*/true);
   only("pretraining_tp", numberValue(int64_t(1)), /*nullable=*/true);
-  only("attention_bias", boolValue(family.qkvBias));
+  if (!family.qkvBias || !family.sharedHidden) // qwen2_moe: qkv_bias
+    only("attention_bias", boolValue(family.qkvBias));
   for (StringRef key : {"mlp_bias", "rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
   for (StringRef key : {"quantization_config", "clip_qkv"})
     only(key, Value());
   if (family.experts)
     only("router_jitter_noise", numberValue(int64_t(0)));
+  if (family.hybrid)
+    only("use_sliding_window", boolValue(false));
   if (!family.switchesWindow)
     return;
   only("use_sliding_window", boolValue(false)); // without it these say nothing
@@ -303,7 +467,7 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
   int64_t step = 1;
   std::vector<int64_t> denseLayers;
   if (family.expertHidden) {
-    normalize = get("norm_topk_prob", boolValue(false));
+    normalize = get("norm_topk_prob", boolValue(family.normalizes));
     expertHidden = get("moe_intermediate_size", numberValue(family.expertHidden));
     if (Value v = get("decoder_sparse_step", numberValue(int64_t(1))); integerIn(v, INT32_MAX))
       step = v.integer;
@@ -336,27 +500,32 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
       pattern += (layer + 1) % step || llvm::is_contained(denseLayers, layer) ? 'D' : 'M';
   bool hasMoe = StringRef(pattern).contains('M'), hasDense = StringRef(pattern).contains('D');
   std::vector<Field> parts;
+  std::vector<Field> moe = {{"kind", stringValue("moe")},
+                            {"num_experts", std::move(experts)},
+                            {"top_k", std::move(topK)},
+                            {"expert_hidden", std::move(expertHidden)},
+                            {"router", object({{"normalize", std::move(normalize)},
+                                               {"balance_loss", numberValue(int64_t(0))},
+                                               {"z_loss", numberValue(int64_t(0))}})}};
+  if (family.sharedHidden) {
+    moe.push_back({"shared_hidden", get("shared_expert_intermediate_size", numberValue(family.sharedHidden))});
+    moe.push_back({"shared_gate", boolValue(true)});
+  }
   if (hasMoe || pattern.empty())
-    parts.push_back({"M", object({{"kind", stringValue("moe")},
-                                  {"num_experts", std::move(experts)},
-                                  {"top_k", std::move(topK)},
-                                  {"expert_hidden", std::move(expertHidden)},
-                                  {"router", object({{"normalize", std::move(normalize)},
-                                                     {"balance_loss", numberValue(int64_t(0))},
-                                                     {"z_loss", numberValue(int64_t(0))}})}})});
+    parts.push_back({"M", object(std::move(moe))});
   if (hasDense)
     parts.push_back({"D", dense()});
-  if (!hasMoe || !hasDense)
-    pattern = pattern.empty() || hasMoe ? "M" : "D";
+  pattern = pattern.empty() ? "M" : shortest(pattern);
   ffns = object(std::move(parts));
 }
 
 std::optional<Value> Translation::run() {
   int64_t before = errors.number();
   hidden = get("hidden_size", numberValue(family.hiddenSize));
-  Value layers = get("num_hidden_layers", numberValue(family.layers)), ffns;
-  std::string pattern;
-  feedForwards(layers, ffns, pattern);
+  Value layers = get("num_hidden_layers", numberValue(family.layers)), mixing, ffns;
+  std::string layerPattern, ffnPattern;
+  mixers(layers, mixing, layerPattern);
+  feedForwards(layers, ffns, ffnPattern);
   std::vector<Field> fields = {
       {"name", stringValue(family.name)},
       {"vocab_size", get("vocab_size", numberValue(family.vocabSize))},
@@ -366,9 +535,9 @@ std::optional<Value> Translation::run() {
       {"tie_embeddings", get("tie_word_embeddings", boolValue(false))},
       {"dtype", dtype()},
       {"norm", object({{"kind", stringValue("rms")}, {"eps", get("rms_norm_eps", numberValue(family.eps))}})},
-      {"layer_pattern", stringValue("N")},
-      {"mixers", object({{"N", attention()}})},
-      {"ffn_pattern", stringValue(pattern)},
+      {"layer_pattern", stringValue(layerPattern)},
+      {"mixers", std::move(mixing)},
+      {"ffn_pattern", stringValue(ffnPattern)},
       {"ffns", std::move(ffns)},
       {"init", object({{"kind", stringValue("normal")},
                        {"std", get("initializer_range", numberValue(0.02))},

@@ -48,14 +48,23 @@ void expectError(const std::string &text, const std::string &message) {
 int64_t parameters(const ModelSpec &spec) {
   int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
-    const auto &a = std::get<AttentionSpec>(spec.mixers.at(spec.mixerOf(layer)));
-    total += 2 * spec.dModel + 2 * spec.dModel * a.headDim * (a.heads + a.kvHeads) + (a.qkNorm ? 2 * a.headDim : 0) +
-             (a.qkvBias ? a.headDim * (a.heads + 2 * a.kvHeads) : 0);
+    const MixerSpec &mixer = spec.mixers.at(spec.mixerOf(layer));
+    total += 2 * spec.dModel;
+    if (const auto *a = std::get_if<AttentionSpec>(&mixer)) {
+      total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
+               (a->qkNorm ? 2 * a->headDim : 0) + (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
+    } else { // the gated delta rule
+      const auto &l = std::get<LsmSpec>(mixer);
+      int64_t keys = l.keyHeads * l.headDim, values = l.heads * l.valueDim;
+      total += spec.dModel * (2 * keys + 3 * values + 2 * l.heads) + l.conv->kernel * (2 * keys + values) +
+               2 * l.heads + l.valueDim;
+    }
     const FfnSpec &ffn = spec.ffns.at(spec.ffnOf(layer));
     if (const auto *dense = std::get_if<DenseSpec>(&ffn))
       total += 3 * spec.dModel * dense->hidden;
     else if (const auto *moe = std::get_if<MoeSpec>(&ffn))
-      total += moe->numExperts * spec.dModel * (1 + 3 * moe->expertHidden);
+      total += moe->numExperts * spec.dModel * (1 + 3 * moe->expertHidden) + spec.dModel * 3 * moe->sharedHidden +
+               (moe->sharedGate ? spec.dModel : 0);
   }
   return total;
 }
@@ -129,11 +138,138 @@ TEST(HuggingFace, Qwen3Moe) {
   Parsed mixed =
       parse(config("qwen3_moe", R"("num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [3])"));
   ASSERT_TRUE(mixed.spec);
-  EXPECT_EQ(mixed.spec->ffnPattern, "DMDDDM");
+  EXPECT_EQ(mixed.spec->ffnPattern, "DMDD"); // DMDDDM
   EXPECT_EQ(std::get<DenseSpec>(mixed.spec->ffns.at('D')).hidden, 6144);
   EXPECT_EQ(std::get<MoeSpec>(mixed.spec->ffns.at('M')).expertHidden, 768);
   EXPECT_FALSE(std::get<MoeSpec>(mixed.spec->ffns.at('M')).router.normalize);
   EXPECT_EQ(parse(config("qwen3_moe", R"("num_hidden_layers": 2, "mlp_only_layers": [0, 1])")).spec->ffnPattern, "D");
+}
+
+// Counts of parameters are those of transformers' own models.
+TEST(HuggingFace, Qwen2Moe) {
+  std::string text = config("qwen2_moe", R"("architectures": ["Qwen2MoeForCausalLM"], "attention_dropout": 0.0,
+    "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 2048,
+    "initializer_range": 0.02, "intermediate_size": 5632, "max_position_embeddings": 8192, "max_window_layers": 21,
+    "moe_intermediate_size": 1408, "norm_topk_prob": false, "num_attention_heads": 16, "num_experts": 60,
+    "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16, "output_router_logits": false,
+    "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001,
+    "shared_expert_intermediate_size": 5632, "sliding_window": 32768, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "transformers_version": "4.39.0.dev0", "use_cache": true, "use_sliding_window": false,
+    "vocab_size": 151936)");
+  expectDescription(text, R"({"name": "qwen2_moe", "vocab_size": 151936, "d_model": 2048, "num_layers": 24,
+    "context_len": 8192, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-6},
+    "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 16, "kv_heads": 16, "head_dim": 128,
+    "rope": {"theta": 1000000.0}, "qkv_bias": true}}, "ffn_pattern": "M", "ffns": {"M": {"kind": "moe",
+    "num_experts": 60, "top_k": 4, "expert_hidden": 1408, "shared_hidden": 5632, "shared_gate": true,
+    "router": {"normalize": false, "balance_loss": 0, "z_loss": 0}}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  EXPECT_EQ(parameters(*parse(text).spec), 14'315'784'192);
+  Parsed bare = parse(config("qwen2_moe", R"("qkv_bias": false)"));
+  ASSERT_TRUE(bare.spec);
+  EXPECT_FALSE(std::get<AttentionSpec>(bare.spec->mixers.at('N')).qkvBias);
+  EXPECT_EQ(std::get<MoeSpec>(bare.spec->ffns.at('M')).sharedHidden, 5632);
+  expectError(config("qwen2_moe", R"("shared_expert_intermediate_size": 0)"),
+              "config.json:1: ffns.M.shared_gate: true without a shared expert; valid: together with a shared_hidden "
+              "above 0");
+}
+
+TEST(HuggingFace, Qwen3Next) {
+  std::string text = config("qwen3_next", R"("architectures": ["Qwen3NextForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645,
+    "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+    "intermediate_size": 5120, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32, "linear_value_head_dim": 128, "max_position_embeddings": 262144,
+    "mlp_only_layers": [], "moe_intermediate_size": 512, "norm_topk_prob": true, "num_attention_heads": 16,
+    "num_experts": 512, "num_experts_per_tok": 10, "num_hidden_layers": 48, "num_key_value_heads": 2,
+    "output_router_logits": false, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-06, "rope_scaling": null,
+    "rope_theta": 10000000, "router_aux_loss_coef": 0.001, "shared_expert_intermediate_size": 512,
+    "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.57.0.dev0", "use_cache": true,
+    "use_sliding_window": false, "vocab_size": 151936)");
+  expectDescription(text, R"({"name": "qwen3_next", "vocab_size": 151936, "d_model": 2048, "num_layers": 48,
+    "context_len": 262144, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-6},
+    "layer_pattern": "LLLN", "mixers": {
+      "L": {"kind": "gated_deltanet", "heads": 32, "key_heads": 16, "head_dim": 128, "value_dim": 128,
+            "conv": {"kernel": 4}, "norm_eps": 1e-6},
+      "N": {"kind": "attention", "heads": 16, "kv_heads": 2, "head_dim": 256, "qk_norm": true,
+            "rope": {"theta": 10000000, "fraction": 0.25}, "output_gate": "sigmoid"}},
+    "ffn_pattern": "M", "ffns": {"M": {"kind": "moe", "num_experts": 512, "top_k": 10, "expert_hidden": 512,
+    "shared_hidden": 512, "shared_gate": true, "router": {"normalize": true, "balance_loss": 0, "z_loss": 0}}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  EXPECT_EQ(parameters(*parse(text).spec), 79'674'391'296);
+  // Layers by name, and layers without experts.
+  Parsed named =
+      parse(config("qwen3_next", R"("num_hidden_layers": 4, "mlp_only_layers": [1], "full_attention_interval": 2,
+    "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"])"));
+  ASSERT_TRUE(named.spec) << named.errors[0];
+  EXPECT_EQ(named.spec->layerPattern, "LLLN");
+  EXPECT_EQ(named.spec->ffnPattern, "MDM"); // MDMM
+  EXPECT_EQ(parameters(*named.spec), 5'629'797'440);
+  auto pattern = [](const std::string &more) { return parse(config("qwen3_next", more)).spec->layerPattern; };
+  EXPECT_EQ(pattern(R"("num_hidden_layers": 3)"), "L");
+  EXPECT_EQ(pattern(R"("num_hidden_layers": 6, "full_attention_interval": 1)"), "N");
+  EXPECT_EQ(pattern(R"("num_hidden_layers": 6, "full_attention_interval": 3)"), "LLN");
+  auto turned = [](const std::string &more) {
+    return std::get<AttentionSpec>(parse(config("qwen3_next", more)).spec->mixers.at('N')).rope->dim(100);
+  };
+  EXPECT_EQ(turned(R"("head_dim": 100, "rope_parameters": {"partial_rotary_factor": 0.428})"), 42); // cut, not rounded
+  EXPECT_EQ(turned(R"("head_dim": 100, "partial_rotary_factor": 0.5)"), 50);
+}
+
+TEST(HuggingFace, SlowerRotations) {
+  auto scaling = [](const std::string &family, const std::string &more) {
+    Parsed parsed = parse(config(family, more));
+    if (!parsed.spec) {
+      ADD_FAILURE() << parsed.errors[0];
+      return RopeScaling{};
+    }
+    return std::get<AttentionSpec>(parsed.spec->mixers.at('N')).rope->scaling.value_or(RopeScaling{"none"});
+  };
+  EXPECT_EQ(scaling("llama", R"("rope_scaling": {"type": "linear", "factor": 2.0})").kind, "linear");
+  RopeScaling llama3 = scaling("llama", R"("rope_theta": 500000.0, "max_position_embeddings": 131072,
+    "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 8192, "rope_type": "llama3"})");
+  EXPECT_EQ(llama3.kind, "llama3");
+  EXPECT_EQ(llama3.factor, 8);
+  EXPECT_EQ(llama3.highFreqFactor, 4);
+  EXPECT_EQ(llama3.originalContextLen, 8192);
+  // As transformers has them: most rotations stay, the slowest 29 pairs turn at an eighth.
+  std::vector<double> factors = llama3.factors(500000.0, 128);
+  ASSERT_EQ(factors.size(), 64U);
+  EXPECT_EQ(factors[28], 1.0);
+  EXPECT_NEAR(factors[30], 0.643743, 1e-5);
+  EXPECT_EQ(factors[35], 0.125);
+  RopeScaling yarn = scaling("qwen3", R"("max_position_embeddings": 131072, "rope_scaling": {"rope_type": "yarn",
+    "factor": 4.0, "original_max_position_embeddings": 32768})");
+  EXPECT_EQ(yarn.kind, "yarn");
+  EXPECT_EQ(yarn.attentionFactor, 0); // from the factor
+  EXPECT_EQ(yarn.betaFast, 32);
+  EXPECT_EQ(yarn.originalContextLen, 32768);
+  factors = yarn.factors(1e6, 128);
+  for (auto [pair, factor] : {std::pair(20, 1.0), {24, 0.955882353}, {30, 0.691176471}, {38, 0.338235294}, {40, 0.25}})
+    EXPECT_NEAR(factors[pair], factor, 1e-9) << pair;
+  RopeScaling exact = scaling("llama", R"("rope_scaling": {"rope_type": "yarn", "factor": 40.0, "truncate": false,
+    "beta_fast": 16, "beta_slow": 2.0, "original_max_position_embeddings": 4096})");
+  factors = exact.factors(1e4, 128);
+  for (auto [pair, factor] : {std::pair(24, 1.0), {30, 0.713963825}, {33, 0.511533832}, {40, 0.039197181}, {45, 0.025}})
+    EXPECT_NEAR(factors[pair], factor, 1e-9) << pair;
+  EXPECT_NEAR(RopeScaling::attentionFactorOf(40.0), 1.3688879454, 1e-9);
+  // What is left out: the context is that of the config, a key of the config before one of the object.
+  auto yarnWith = [&](const std::string &rest, const std::string &more = "") {
+    return scaling("qwen2",
+                   R"("max_position_embeddings": 4096, "rope_parameters": {"rope_type": "yarn", )" + rest + "}" + more);
+  };
+  EXPECT_EQ(yarnWith(R"("factor": 2)").originalContextLen, 4096);
+  EXPECT_EQ(yarnWith(R"("factor": 2, "original_max_position_embeddings": 512)").originalContextLen, 512);
+  EXPECT_EQ(yarnWith(R"("factor": 2, "original_max_position_embeddings": 512)",
+                     R"(, "original_max_position_embeddings": 256)")
+                .originalContextLen,
+            256);
+  EXPECT_EQ(yarnWith(R"("factor": null, "original_max_position_embeddings": 512)").factor, 8);
+  EXPECT_EQ(yarnWith(R"("factor": 2, "attention_factor": 1.5, "mscale": 1, "mscale_all_dim": 2)").attentionFactor, 1.5);
+  EXPECT_EQ(yarnWith(R"("factor": 2, "mscale": 1)").attentionFactor, 0);
+  EXPECT_NEAR(yarnWith(R"("factor": 40, "mscale": 1.0, "mscale_all_dim": 0.5)").attentionFactor, 1.155722, 1e-5);
+  EXPECT_EQ(yarnWith(R"("factor": 2, "beta_fast": 0, "beta_slow": null)").betaFast, 32);
+  EXPECT_FALSE(yarnWith(R"("factor": 2, "truncate": false)").truncate);
 }
 
 TEST(HuggingFace, DefaultsAreThoseOfTheFamily) {
@@ -176,7 +312,8 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 }
 
 TEST(HuggingFace, Refusals) {
-  const std::string valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen3, qwen3_moe",
+  const std::string valid =
+                        "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next",
                     file = "config.json:";
   expectError(config("deepseek_v3"),
               file + "1: model_type: \"deepseek_v3\" needs latent attention (MLA), which a description cannot say" +
@@ -202,11 +339,28 @@ TEST(HuggingFace, Refusals) {
       {"llama", R"("clip_qkv": 8)", "clip_qkv: 8 of a llama config is not computed; valid: null"},
       {"llama", R"("torch_dtype": "float16")",
        "torch_dtype: \"float16\" is not computed; valid: \"float32\", \"bfloat16\", \"float64\""},
-      {"llama", R"("rope_scaling": {"rope_type": "llama3"})",
-       "rope_scaling.rope_type: \"llama3\" is not computed; valid: \"default\""},
+      {"llama", R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1})",
+       "rope_scaling.high_freq_factor: is missing, which rope_type \"llama3\" needs; valid: a number"},
+      {"llama", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})",
+       "rope_scaling.rope_type: \"dynamic\" has other frequencies for longer texts, which is not computed; valid: "
+       "default, linear, llama3, yarn"},
+      {"llama", R"("rope_scaling": {"type": "longrope"})",
+       "rope_scaling.type: \"longrope\" has other frequencies for longer texts, which is not computed; valid: default, "
+       "linear, llama3, yarn"},
+      {"llama", R"("rope_scaling": {"type": "mrope"})",
+       "rope_scaling.type: \"mrope\" is not computed; valid: default, linear, llama3, yarn"},
+      {"llama", R"("rope_scaling": {"type": "linear", "factor": 2, "beta_fast": 1})",
+       "rope_scaling.beta_fast: unknown key of a llama config with rope_type \"linear\"; valid: rope_type, rope_theta, "
+       "factor"},
+      {"llama", R"("rope_scaling": {"type": "linear", "factor": 0.5})",
+       "rope_scaling.factor: 0.5 is out of range; valid: 1 to 1e+06"},
+      {"llama", R"("rope_scaling": {"type": "yarn", "factor": 2, "partial_rotary_factor": 0.5})",
+       "rope_scaling.partial_rotary_factor: 0.5 is not computed; valid: 1"},
+      {"llama", R"("rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "default"})",
+       "rope_scaling: stands beside rope_parameters; valid: one of the two keys"},
       {"llama", R"("rope_scaling": 2)", "rope_scaling: 2 is not an object or null"},
       {"llama", R"("rope_scaling": {"factor": 2})",
-       "rope_scaling.factor: unknown key of a llama config; valid: rope_type, rope_theta"},
+       "rope_scaling.factor: unknown key of a llama config with rope_type \"default\"; valid: rope_type, rope_theta"},
       {"llama", R"("num_attention_heads": 3)",
        "num_attention_heads: 3 does not divide hidden_size 4096; valid: a divisor, or a head_dim"},
       {"llama", R"("sliding_window": 4096)",
@@ -225,6 +379,15 @@ TEST(HuggingFace, Refusals) {
       {"qwen3_moe", R"("decoder_sparse_step": 0)", "decoder_sparse_step: 0 is not an integer above 0"},
       {"qwen3_moe", R"("mlp_only_layers": [24])",
        "mlp_only_layers[0]: 24 is no layer; valid: 0 to num_hidden_layers - 1"},
+      {"qwen2_moe", R"("attention_bias": true)",
+       "attention_bias: true is of an unknown key of a qwen2_moe config; valid: the keys that models/README.md lists"},
+      {"qwen3_next", R"("full_attention_interval": 0)", "full_attention_interval: 0 is not an integer above 0"},
+      {"qwen3_next", R"("layer_types": ["linear_attention"])",
+       "layer_types: has 1 layers; valid: num_hidden_layers, 48"},
+      {"qwen3_next", R"("num_hidden_layers": 1, "layer_types": ["mamba"])",
+       "layer_types[0]: \"mamba\" is not computed; valid: \"linear_attention\", \"full_attention\""},
+      {"qwen3_next", R"("linear_num_key_heads": 5)",
+       "linear_num_key_heads: 5 does not divide heads 32; valid: 1, 2, 4, 8, 16, 32"},
       // The ordinary reader's, under the keys of the config.
       {"llama", R"("num_key_value_heads": 5)",
        "num_key_value_heads: 5 does not divide heads 32; valid: 1, 2, 4, 8, 16, 32"},
