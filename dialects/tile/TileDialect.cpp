@@ -94,8 +94,8 @@ static LogicalResult verifyInPlace(Operation *op, Attribute attr) {
 }
 
 static LogicalResult verifyMeanWalk(Operation *op, Attribute attr) {
-  if (!isa<scf::ForOp>(op) || !op->getParentOfType<scf::ForOp>())
-    return op->emitOpError("tile.mean_walk belongs on an scf.for inside an scf.for");
+  if (!isa<scf::ForOp>(op))
+    return op->emitOpError("tile.mean_walk belongs on an scf.for");
   if (auto walk = dyn_cast<IntegerAttr>(attr); !walk || !walk.getType().isInteger(64) || walk.getInt() < 1)
     return op->emitOpError("tile.mean_walk must be an i64 of at least 1, is ") << attr;
   return success();

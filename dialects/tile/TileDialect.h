@@ -40,8 +40,8 @@ inline constexpr llvm::StringLiteral kBoxesAttr = "tile.boxes", kResultsByRowsAt
 inline constexpr llvm::StringLiteral kSharedOperandAttr = "tile.shared_operand", kLeft = "left", kRight = "right";
 /// Of a kernel in boxes: of its two warpgroups the second one begins a tile some steps behind the first (passes/lower/ThreadBulkCopies.cpp).
 inline constexpr llvm::StringLiteral kStaggeredAttr = "tile.staggered";
-/// Of an scf.for inside another one: how far it walks for one iteration of that one, in the mean, since its bounds come from
-/// what is in memory: inside a loop over n rows it walks n times as far over all of them. Only what counts work reads it.
+/// Of an scf.for: how far it walks where it is reached, in the mean, since its bounds come from what is in memory: inside a loop over n rows
+/// it walks n times as far over all of them. It changes no result.
 inline constexpr llvm::StringLiteral kMeanWalkAttr = "tile.mean_walk";
 /// The parameter of a kernel that reads, as the last of offsets [experts + 1] i32, where the rows end that it shall compute.
 inline constexpr llvm::StringLiteral kRowsEnd = "ends";

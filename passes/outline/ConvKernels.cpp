@@ -293,12 +293,13 @@ public:
   }
   void write(bool walks) {
     if (halo > 0)
-      k.when(ge(first, all), [&] { writeTail(); });
+      k.when(ge(first, all), [&] { walks ? writeTailWalk() : writeTail(); });
     k.when(lt(first, all), [&] { walks ? writeWalk() : writeBlocks(); });
   }
 
 private:
   enum class At { oneDocument, inside, end };
+  enum class Walked { inside, end, tail };
   bool sumsUp() const { return end && !end->sums.empty(); }
   Var rowsOfEnd(Var to, int64_t count);
   Vars targets(Var u, int64_t count, At at);
@@ -306,6 +307,14 @@ private:
   void storeSums(ArrayRef<Var> sums);
   void writeTail();
   void writeBlocks();
+  /// Where y is made again.
+  int64_t walkedInputs() const { return end ? halo : 0; }
+  Var tokenRow(Var buffer, Var t) { return inner(buffer, b, t, column, 1, F); }
+  Vars made(Var t, ArrayRef<Var> now, bool atEnd);
+  Vars walk(Var from, Var to, ArrayRef<Var> carried, Walked where);
+  Vars walkBegin(Var from);
+  void storeWalked(ArrayRef<Var> carried);
+  void writeTailWalk();
   void writeWalk();
 
   int64_t F, halo = shape.halo();
@@ -388,74 +397,97 @@ void ConvGrad::writeBlocks() {
   storeSums(k.loop(end, last, R, sums, [&](Var u, ArrayRef<Var> now) { return block(u, now, At::end); }));
 }
 
+/// Inputs of tokens t - 1, t - 2, .. where y is made again, then dy of t - 1, .., t - halo: one dy more, that of t, and the inputs behind it.
+Vars ConvGrad::made(Var t, ArrayRef<Var> now, bool atEnd) {
+  Var at = atEnd ? min(t, all - 1.0) : t, cotangent = tokenRow(dy, at);
+  Vars next;
+  if (end) {
+    next = {tokenRow(x, at)};
+    llvm::append_range(next, now.take_front(halo));
+    cotangent = ended(taps(next, w, documentRow(starts, b, at), t, 1, /*padded=*/atEnd), cotangent);
+    next.truncate(halo);
+  }
+  next.push_back(atEnd ? select(lt(t, all), cotangent, 0.0) : cotangent);
+  llvm::append_range(next, now.slice(walkedInputs(), halo));
+  return next;
+}
+
+/// Tokens [from, to) of x, or the rows of the tail: tokens that many before the first one. Carried: as `made` has it, then sums of taps and of a bias.
+Vars ConvGrad::walk(Var from, Var to, ArrayRef<Var> carried, Walked where) {
+  bool atEnd = where != Walked::inside, ofTail = where == Walked::tail;
+  int64_t inputs = walkedInputs();
+  return k.loop(
+      from, to, 1, carried,
+      [&](Var at, ArrayRef<Var> now) {
+        Var u = ofTail ? at - static_cast<double>(halo) : at, t = ofTail ? at : u + static_cast<double>(halo), out;
+        Vars next = made(t, now, atEnd), sums;
+        if (halo > 0 && atEnd) {
+          Var late = t - length;
+          out = select(ge(late, 0.0), tokenRow(dNewTail, max(late, 0.0)), 0.0);
+        }
+        Var source = end && halo > 0 ? now[halo - 1] : tokenRow(ofTail ? before : x, at), own = next.back();
+        for (int64_t j = 0; j < shape.taps; ++j) {
+          Var to = u + static_cast<double>(halo - j), known = ofTail ? max(to, 0.0) : to;
+          Var d = next[inputs + j];
+          if (j < halo)
+            d = inDocument(d, documentRow(starts, b, atEnd ? min(known, all - 1.0) : known), u);
+          Var term = d * expand(w[j], 0, 1);
+          out = out ? out + term : term;
+          sums.push_back(now[inputs + halo + j] + d * source);
+        }
+        k.store(cast(out, ofTail ? shape.tail : shape.token), ofTail ? dTail : dx, {b, at, column});
+        next.pop_back();
+        llvm::append_range(next, sums);
+        if (sumsUp())
+          next.push_back(now.back() + own);
+        return next;
+      },
+      atEnd ? halo : 0);
+}
+
+/// Inputs before `from`, where y is made again; no dy is known.
+Vars ConvGrad::walkBegin(Var from) {
+  Vars carried;
+  if (end)
+    carried = window(x, before, b, from, column, F);
+  carried.append(halo, k.tile({1, F}, shape.compute));
+  return carried;
+}
+
+void ConvGrad::storeWalked(ArrayRef<Var> carried) {
+  Vars sums(carried.drop_front(walkedInputs() + halo));
+  if (sumsUp())
+    k.store(reshape(sums.pop_back_val(), {F}), biasParts, {part, b, column});
+  storeSums(llvm::map_to_vector(sums, [&](Var s) { return reshape(s, {F}); }));
+}
+
+/// What the first tokens' taps have of the tail. Of as many tokens before the first one no dy is, so each has one more than the one before.
+void ConvGrad::writeTailWalk() {
+  Vars carried = walkBegin(k.number(0));
+  carried.append(shape.taps + (sumsUp() ? 1 : 0), k.tile({1, F}, shape.compute));
+  storeWalked(walk(k.number(0), k.number(halo), carried, Walked::tail));
+}
+
 /// A thread of a GPU goes along the tokens with columns of its own: what it has read of dy serves all taps. Nothing is read past the end of a buffer,
 /// so its rows are vectors wherever they begin on one. dy of a token is made, or read, where the input `halo` tokens before it is at hand.
 void ConvGrad::writeWalk() {
-  auto row = [&](Var buffer, Var t) { return inner(buffer, b, t, column, 1, F); };
   Var stop = max(min(last, length), first), middle = max(min(last, length - static_cast<double>(halo)), first);
-  int64_t inputs = end ? halo : 0; // of tokens t - 1, t - 2, .., where y is made again
-  // Carried: these inputs, dy of tokens t - 1, .., t - halo, then sums of taps and of a bias.
-  auto made = [&](Var t, ArrayRef<Var> now, bool atEnd) {
-    Var at = atEnd ? min(t, all - 1.0) : t, cotangent = row(dy, at);
-    Vars next;
-    if (end) {
-      next = {row(x, at)};
-      llvm::append_range(next, now.take_front(halo));
-      cotangent = ended(taps(next, w, documentRow(starts, b, at), t, 1, /*padded=*/atEnd), cotangent);
-      next.truncate(halo);
-    }
-    next.push_back(atEnd ? select(lt(t, all), cotangent, 0.0) : cotangent);
-    llvm::append_range(next, now.slice(inputs, halo));
-    return next; // one dy more
+  Vars carried = walkBegin(first);
+  auto before = [&](Var t, ArrayRef<Var> now) {
+    Vars next = made(t, now, /*atEnd=*/true);
+    next.pop_back();
+    return next;
   };
-  auto walk = [&](Var from, Var to, ArrayRef<Var> carried, bool atEnd) {
-    return k.loop(from, to, 1, carried, [&](Var u, ArrayRef<Var> now) {
-      Var t = u + static_cast<double>(halo), out;
-      Vars next = made(t, now, atEnd), sums;
-      if (halo > 0 && atEnd) {
-        Var at = t - length;
-        out = select(ge(at, 0.0), row(dNewTail, max(at, 0.0)), 0.0);
-      }
-      Var source = end && halo > 0 ? now[halo - 1] : row(x, u), own = next.back();
-      for (int64_t j = 0; j < shape.taps; ++j) {
-        Var to = u + static_cast<double>(halo - j);
-        Var d = next[inputs + j];
-        if (j < halo)
-          d = inDocument(d, documentRow(starts, b, atEnd ? min(to, all - 1.0) : to), u);
-        Var term = d * expand(w[j], 0, 1);
-        out = out ? out + term : term;
-        sums.push_back(now[inputs + halo + j] + d * source);
-      }
-      k.store(cast(out, shape.token), dx, {b, u, column});
-      next.pop_back();
-      llvm::append_range(next, sums);
-      if (sumsUp())
-        next.push_back(now.back() + own);
-      return next;
-    });
-  };
-  Vars carried;
-  if (end)
-    carried = window(x, before, b, first, column, F);
-  carried.append(halo, k.tile({1, F}, shape.compute));
   if (halo > 0)
-    carried = k.loop(first, first + static_cast<double>(halo), 1, carried, [&](Var t, ArrayRef<Var> now) {
-      Vars next = made(t, now, /*atEnd=*/true);
-      next.pop_back();
-      return next;
-    });
+    carried = k.loop(first, first + static_cast<double>(halo), 1, carried, before, /*meanWalk=*/halo);
   carried.append(shape.taps + (sumsUp() ? 1 : 0), k.tile({1, F}, shape.compute));
-  carried = walk(middle, stop, walk(first, middle, carried, false), true);
-  Vars sums(ArrayRef(carried).drop_front(inputs + halo));
-  if (sumsUp()) { // padding has no inputs
-    Var bias = sums.pop_back_val();
-    bias = k.loop(stop, last, 1, {bias}, [&](Var u, ArrayRef<Var> now) {
-      return Vars{now[0] + ended(k.tile({1, F}, shape.compute), row(dy, u))};
+  carried = walk(middle, stop, walk(first, middle, carried, Walked::inside), Walked::end);
+  if (sumsUp()) // padding has no inputs
+    carried.back() = k.loop(stop, last, 1, {carried.back()}, [&](Var u, ArrayRef<Var> now) {
+      return Vars{now[0] + ended(k.tile({1, F}, shape.compute), tokenRow(dy, u))};
     })[0];
-    k.store(reshape(bias, {F}), biasParts, {part, b, column});
-  }
   k.loop(stop, last, 1, [&](Var u) { k.store(k.tile({1, F}, shape.token), dx, {b, u, column}); }); // padding
-  storeSums(llvm::map_to_vector(sums, [&](Var s) { return reshape(s, {F}); }));
+  storeWalked(carried);
 }
 
 /// Features may come as heads ([B, T, H, K]); the kernels see channels [B, T, D].

@@ -187,7 +187,7 @@ public:
   void put(Var scalar, Var buffer, Indices at); ///< one element
   Var value(Index index);
 
-  /// for (i = lo; i < hi; i += step) with carried values. `meanWalk`: of a loop in a loop, tile::kMeanWalkAttr.
+  /// for (i = lo; i < hi; i += step) with carried values. `meanWalk`: tile::kMeanWalkAttr.
   Vars loop(Index lo, Index hi, Index step, llvm::ArrayRef<Var> carried,
             llvm::function_ref<Vars(Var i, llvm::ArrayRef<Var> carried)> body, int64_t meanWalk = 0);
   void loop(Index lo, Index hi, Index step, llvm::function_ref<void(Var i)> body, int64_t meanWalk = 0);

@@ -158,6 +158,15 @@ func.func @two_warps(%x: !z, %w: !o, %documents: !d, %tail: !e, %dn: !z, %dtail:
 // CHECK: scf.for {{.*}} -> (vector<1x512xf32>, vector<1x512xf32>, vector<1x512xf32>)
 // CHECK: vector.shape_cast {{.*}} : vector<1x512xbf16> to vector<1x4x128xbf16>
 // CHECK: tile.reduce {{.*}}vector<1x4x128xf32>
+// The tail is walked along as tokens are: each of its rows meets one cotangent more than the one before. No tile has several of its rows.
+// CHECK-LABEL: func.func @short_conv_grad_d512_k4_bf16_wf32_activation_l2_norm_grad_activation_grad_
+// CHECK-NOT: vector<3x512x
+// CHECK: scf.if
+// CHECK: scf.for {{.*}} = %c0 to %c3 step %c1 iter_args({{.*}} -> ({{(vector<1x512xf32>, ){9} *}}vector<1x512xf32>) {
+// CHECK: tile.store {{.*}} : vector<1x512xbf16>, memref<?x3x512xbf16>
+// CHECK: } {tile.mean_walk = 3 : i64}
+// CHECK-NOT: vector<3x512x
+// CHECK: func.func
 func.func @sums(%x: !r, %y: !r, %w: !v, %v: !v, %d: !r) -> (!r, !v, !r, !v) {
   %a:2 = braid.rows_grad "braid.rms_norm"(%x, %w) cotangents(%d) {op_attributes = {eps = 1.0e-6 : f64, groups = 1 : i64}, wanted = array<i64: 0, 1>} : (!r, !v, !r) -> (!r, !v)
   %b:2 = braid.rows_grad "braid.weighted"(%y, %v) cotangents(%a#0) {op_attributes = {}, wanted = array<i64: 0, 1>} : (!r, !v, !r) -> (!r, !v)
