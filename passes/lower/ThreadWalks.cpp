@@ -491,6 +491,11 @@ bool ThreadLowering::lowerWalk(scf::ForOp op) {
       // In place one iteration asks for enough, but for a single load. One that says how short it is in the mean stays one loop, of which that holds.
       bool several = walk.apart ? loads > 0 : walk.turns && together == 1 && loads > 0;
       together = several && !op->hasAttr(tile::kMeanWalkAttr) ? std::clamp<int64_t>(kLoads / together, 1, 4) : 1;
+      // While lanes wait for sums over runs, formulas of the other iterations hold as much again as is carried and asked for.
+      if (together > 1 && !walk.runs.empty()) {
+        int64_t room = kElements / 2 / (width * static_cast<int64_t>(lanes.size())) - op.getNumResults();
+        together = std::clamp<int64_t>(room / loads, 1, together);
+      }
       auto through = [&](Value from, Value to, int64_t count) {
         auto body = [&](Value first, ValueRange now) {
           SmallVector<Iteration> iterations;
