@@ -10,7 +10,9 @@ namespace {
 
 class Names {
 public:
-  Names(StringRef family, const Value &description) : family(family), description(description) {}
+  /// Norms of qwen3_next, all but the gated one, multiply by 1 + weight.
+  Names(StringRef family, const Value &description)
+      : family(family), description(description), normPlus(family == "qwen3_next") {}
   Value run();
 
 private:
@@ -25,16 +27,23 @@ private:
   void ofLayer(StringRef ours, StringRef theirs, How how) {
     add(("layers.{layer}." + ours).str(), ("model.layers.{layer}." + theirs).str(), how);
   }
+  void dense(StringRef ours, StringRef theirs);
   void attention(const Value &mixer);
+  void gatedDelta(const Value &mixer);
   void experts(const Value &ffn);
 
   static bool isTrue(const Value &object, StringRef key) {
     const Value *v = object.find(key);
     return v && v->boolean;
   }
+  static int64_t number(const Value &object, StringRef key) {
+    const Value *v = object.find(key);
+    return v ? v->integer : 0;
+  }
 
   StringRef family;
   const Value &description;
+  int64_t normPlus;
   std::vector<Field> weights;
 };
 
@@ -63,7 +72,7 @@ Value listOf(std::vector<Value> items) {
 
 void Names::add(StringRef ours, StringRef theirs, How how) {
   if (llvm::any_of(weights, [&](const Field &field) { return field.name == ours; }))
-    return; // another mixer of the same kind
+    return; // another part of the same kind
   std::vector<Field> fields = {{"name", text(theirs)}};
   if (how.groups > 1)
     fields.push_back({"groups", whole(how.groups)});
@@ -79,45 +88,92 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
   weights.push_back({ours.str(), fields.size() == 1 ? text(theirs) : objectOf(std::move(fields))});
 }
 
+void Names::dense(StringRef ours, StringRef theirs) {
+  for (auto [part, projection] :
+       {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
+    ofLayer((ours + "." + part).str(), (theirs + "." + projection + ".weight").str(), {.transposed = true});
+}
+
 void Names::attention(const Value &mixer) {
-  for (StringRef name : {"q", "k", "v", "o"})
+  // Of each head first the rows of q, then those of its gate.
+  if (mixer.find("output_gate")) {
+    int64_t heads = number(mixer, "heads"), width = number(mixer, "head_dim");
+    if (heads < 1 || width < 1)
+      return; // the reader of descriptions says so
+    ofLayer("attn.wq", "self_attn.q_proj.weight", {.transposed = true, .groups = heads, .first = 0, .last = width});
+    ofLayer("attn.wg", "self_attn.q_proj.weight",
+            {.transposed = true, .groups = heads, .first = width, .last = 2 * width});
+  } else {
+    ofLayer("attn.wq", "self_attn.q_proj.weight", {.transposed = true});
+  }
+  for (StringRef name : {"k", "v", "o"})
     ofLayer(("attn.w" + name).str(), ("self_attn." + name + "_proj.weight").str(), {.transposed = true});
   if (isTrue(mixer, "qkv_bias"))
     for (StringRef name : {"q", "k", "v"})
       ofLayer(("attn.b" + name).str(), ("self_attn." + name + "_proj.bias").str(), {});
   if (isTrue(mixer, "qk_norm"))
     for (StringRef name : {"q", "k"})
-      ofLayer(("attn." + name + "_norm.weight").str(), ("self_attn." + name + "_norm.weight").str(), {});
+      ofLayer(("attn." + name + "_norm.weight").str(), ("self_attn." + name + "_norm.weight").str(),
+              {.plus = normPlus});
+}
+
+/// Rows of one matrix per key head: q, k, v of its value heads, their gates; of another the write strengths and decays of
+/// its value heads. One convolution over all q, all k, all v.
+void Names::gatedDelta(const Value &mixer) {
+  int64_t values = number(mixer, "heads"), keys = number(mixer, "key_heads"), K = number(mixer, "head_dim"),
+          V = number(mixer, "value_dim");
+  if (keys < 1 || values < keys || K < 1 || V < 1)
+    return; // the reader of descriptions says so
+  int64_t shared = values / keys;
+  auto rows = [&](StringRef ours, StringRef theirs, int64_t groups, int64_t first, int64_t count, bool transposed) {
+    ofLayer(("lsm." + ours).str(), ("linear_attn." + theirs + ".weight").str(),
+            {.transposed = transposed, .groups = groups, .first = first, .last = first + count});
+  };
+  rows("wq", "in_proj_qkvz", keys, 0, K, true);
+  rows("wk", "in_proj_qkvz", keys, K, K, true);
+  rows("wv", "in_proj_qkvz", keys, 2 * K, shared * V, true);
+  rows("wg", "in_proj_qkvz", keys, 2 * K + shared * V, shared * V, true);
+  rows("wb", "in_proj_ba", keys, 0, shared, true);
+  rows("wa", "in_proj_ba", keys, shared, shared, true);
+  rows("conv_q.weight", "conv1d", 1, 0, keys * K, false);
+  rows("conv_k.weight", "conv1d", 1, keys * K, keys * K, false);
+  rows("conv_v.weight", "conv1d", 1, 2 * keys * K, values * V, false);
+  ofLayer("lsm.a_log", "linear_attn.A_log", {});
+  ofLayer("lsm.dt_bias", "linear_attn.dt_bias", {});
+  ofLayer("lsm.norm.weight", "linear_attn.norm.weight", {});
+  ofLayer("lsm.wo", "linear_attn.out_proj.weight", {.transposed = true});
 }
 
 void Names::experts(const Value &ffn) {
-  bool isMixtral = family == "mixtral";
-  std::string block = isMixtral ? "block_sparse_moe" : "mlp";
-  ofLayer("moe.router", block + ".gate.weight", {.transposed = true});
-  for (auto [ours, theirs] :
-       {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
-    ofLayer(("moe." + ours).str(), (block + ".experts.{expert}." + (isMixtral ? ours : theirs) + ".weight").str(),
-            {.transposed = true});
+  if (family == "mixtral") {
+    ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
+    for (StringRef name : {"w1", "w3", "w2"})
+      ofLayer(("moe." + name).str(), ("block_sparse_moe.experts.{expert}." + name + ".weight").str(),
+              {.transposed = true});
+  } else {
+    ofLayer("moe.router", "mlp.gate.weight", {.transposed = true});
+    dense("moe", "mlp.experts.{expert}");
+  }
+  if (!number(ffn, "shared_hidden"))
+    return;
+  dense("shared", "mlp.shared_expert");
+  if (isTrue(ffn, "shared_gate"))
+    ofLayer("shared.gate", "mlp.shared_expert_gate.weight", {});
 }
 
 Value Names::run() {
   vector("embed.weight", "model.embed_tokens.weight");
-  ofLayer("norm1.weight", "input_layernorm.weight", {});
-  ofLayer("norm2.weight", "post_attention_layernorm.weight", {});
+  ofLayer("norm1.weight", "input_layernorm.weight", {.plus = normPlus});
+  ofLayer("norm2.weight", "post_attention_layernorm.weight", {.plus = normPlus});
   for (const Field &mixer : description.find("mixers")->fields)
-    attention(mixer.value);
-  for (const Field &ffn : description.find("ffns")->fields) {
-    if (ffn.value.find("kind")->string == "moe") {
-      experts(ffn.value);
-      continue;
-    }
-    for (auto [ours, theirs] :
-         {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
-      ofLayer(("ffn." + ours).str(), ("mlp." + theirs + ".weight").str(), {.transposed = true});
-  }
-  vector("final_norm.weight", "model.norm.weight");
+    mixer.value.find("kind")->string == "attention" ? attention(mixer.value) : gatedDelta(mixer.value);
+  for (const Field &ffn : description.find("ffns")->fields)
+    ffn.value.find("kind")->string == "moe" ? experts(ffn.value) : dense("ffn", "mlp");
+  add("final_norm.weight", "model.norm.weight", {.plus = normPlus});
   // Constants that some versions keep beside the weights, and the head that is the embedding.
   std::vector<Value> unread = {text("*.rotary_emb.inv_freq")};
+  if (family == "qwen3_next")
+    unread.push_back(text("mtp.*")); // heads that predict further tokens
   if (isTrue(description, "tie_embeddings"))
     unread.push_back(text("lm_head.weight"));
   else

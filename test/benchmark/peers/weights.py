@@ -26,7 +26,15 @@ FAMILIES = {
     "qwen3": [{"head_dim": 24}],
     "qwen3_moe": [{"head_dim": 24, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "mlp_only_layers": [1], "norm_topk_prob": norm}
                   for norm in (True, False)],
+    "qwen2_moe": [{"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 40, "decoder_sparse_step": 2}],
+    "qwen3_next": [{"head_dim": 16, "num_hidden_layers": 5, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+                    "shared_expert_intermediate_size": 40, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+                    "linear_value_head_dim": 24, "mlp_only_layers": [1]}],
 }
+ROTATIONS = {"linear": {"rope_type": "linear", "factor": 4.0},
+             "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+             "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}
+FAMILIES["llama"] += [{"rope_parameters": {"rope_theta": 10000.0} | rotation} for rotation in ROTATIONS.values()]
 PREFILL = 32
 
 
