@@ -46,6 +46,8 @@ mlir::LogicalResult isInteger(mlir::Operation *op, Named a);
 mlir::LogicalResult isFloat(mlir::Operation *op, Named a);
 /// Sums that weight gradients are added to: none, or one for each result, of its type, f32 where that is bf16.
 mlir::LogicalResult verifySums(mlir::Operation *op, mlir::ValueRange sums, mlir::ValueRange results);
+/// So many operands: MLIR itself lets operandSegmentSizes give several to one that is single (`names`: what they are).
+mlir::LogicalResult verifyOperandCount(mlir::Operation *op, size_t count, llvm::StringRef names);
 /// One element, or an error with the shape.
 mlir::LogicalResult isScalar(mlir::Operation *op, Named a);
 /// A coordinate of the mesh, [1] i32; absent is right too.

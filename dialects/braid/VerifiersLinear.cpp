@@ -77,7 +77,14 @@ LogicalResult braid::verifySums(Operation *op, ValueRange sums, ValueRange resul
   }
   return success();
 }
+LogicalResult braid::verifyOperandCount(Operation *op, size_t count, StringRef names) {
+  if (op->getNumOperands() == count)
+    return success();
+  return op->emitOpError() << "has " << op->getNumOperands() << " operands, but " << names << " are " << count
+                           << "; valid: an operandSegmentSizes of 1 for what is single";
+}
 LogicalResult LinearGradWeightOp::verify() {
+  CHECK(verifyOperandCount(*this, 1 + getDys().size() + getSums().size(), "x, its cotangents and sums"));
   if (getDys().size() != getDws().size() || getDys().empty())
     return emitOpError() << "has " << getDys().size() << " cotangents but " << getDws().size() << " results";
   CHECK(verifySums(*this, getSums(), getDws()));

@@ -69,6 +69,8 @@ LogicalResult AttnCausalOp::verify() {
   return verifyRing(*this, {"k", getK()}, getWindow(), Named{"q", getQ()}.dim(1));
 }
 LogicalResult AttnCausalGradOp::verify() {
+  CHECK(verifyOperandCount(*this, 7 + (getCoordinate() ? 1 : 0) + getSums().size(),
+                           "q, k, v, documents, o, lse, d_o, its coordinate and sums"));
   CHECK(verifyAttention(*this, /*cache=*/false));
   for (auto [d, of] : {std::pair(Named{"d_o", getDO()}, Named{"o", getO()}),
                        {{"dq", getDq()}, {"q", getQ()}},
@@ -330,6 +332,7 @@ LogicalResult MoeGroupedLinearOp::verify() {
   return success();
 }
 LogicalResult MoeGroupedLinearGradDataOp::verify() {
+  CHECK(verifyOperandCount(*this, 1 + getDys().size() + getWeights().size(), "its cotangents, offsets and weights"));
   if (getWeights().size() != getDys().size() || getDys().empty())
     return emitOpError() << "has " << getWeights().size() << " weights but " << getDys().size() << " cotangents";
   for (auto [weight, dy] : llvm::zip_equal(getWeights(), getDys()))
@@ -337,6 +340,7 @@ LogicalResult MoeGroupedLinearGradDataOp::verify() {
   return success();
 }
 LogicalResult MoeGroupedLinearGradWeightOp::verify() {
+  CHECK(verifyOperandCount(*this, 2 + getDys().size() + getSums().size(), "x, offsets, its cotangents and sums"));
   if (getDws().size() != getDys().size() || getDys().empty())
     return emitOpError() << "has " << getDws().size() << " results but " << getDys().size() << " cotangents";
   CHECK(verifySums(*this, getSums(), getDws()));

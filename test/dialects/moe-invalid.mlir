@@ -424,3 +424,11 @@ func.func @f(%counts: tensor<2x2xi32>) {
   %0:3 = braid.moe.plan_received %counts {peer_rows = 24 : i64} : (tensor<2x2xi32>) -> (tensor<48xi32>, tensor<48xi32>, tensor<5xi32>)
   return
 }
+
+// -----
+
+func.func @two_offsets(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x24xf32>) {
+  // expected-error @+1 {{has 4 operands, but x, offsets, its cotangents and sums are 3; valid: an operandSegmentSizes of 1 for what is single}}
+  %0 = "braid.moe.grouped_linear_grad_weight"(%x, %offsets, %offsets, %dy) <{operandSegmentSizes = array<i32: 1, 2, 1, 0>}> : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<5xi32>, tensor<1x32x24xf32>) -> tensor<4x16x24xf32>
+  return
+}

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -30,6 +31,22 @@ uint64_t totalBytes(const Program &program) {
   for (const ArenaInfo &arena : program.arenas())
     total += arena.bytes;
   return total;
+}
+
+// What a command allocates of it: "train", "evaluate", "generate", where the program has entries for that.
+std::map<std::string, uint64_t> bytesTo(const Program &program) {
+  struct Use {
+    const char *what;
+    EntryFilter keep;
+  };
+  std::map<std::string, uint64_t> table;
+  for (Use use : {Use{"train", trains}, Use{"evaluate", evaluates}, Use{"generate", generates}}) {
+    if (std::ranges::none_of(program.entries(), [use](const EntryInfo &entry) { return use.keep(entry.name); }))
+      continue;
+    std::vector<uint64_t> bytes = program.arenaBytes(use.keep);
+    table[use.what] = std::accumulate(bytes.begin(), bytes.end(), uint64_t(0));
+  }
+  return table;
 }
 
 // What the program needs and this machine lacks: it can be looked at, but not run.
@@ -151,25 +168,27 @@ void printJson(const Program &program, uint64_t parameters) {
   Json metadata = Json::object();
   for (const auto &[key, value] : program.metadata())
     metadata[key] = value;
-  Json json = {{"name", program.name()},
-               {"version", program.version()},
-               {"target", program.target()},
-               {"arch", program.arch()},
-               {"cpu_features", std::vector<std::string>(program.cpuFeatures().begin(), program.cpuFeatures().end())},
-               {"missing_cpu_features", missingFeatures(program)},
-               {"parameters", parameters},
-               {"mesh",
-                {{"ranks", program.mesh().worldSize()},
-                 {"dense", axesJson(program.mesh().dense)},
-                 {"expert", axesJson(program.mesh().expert)}}},
-               {"streams", std::move(streams)},
-               {"memory", {{"bytes_per_rank", totalBytes(program)}, {"arenas", std::move(arenas)}}},
-               {"kernels", std::vector<std::string>(program.kernels().begin(), program.kernels().end())},
-               {"gpu_kernels", gpuKernelsJson(program)},
-               {"code", {{"bytes", program.code().size()}, {"sha256", program.codeHash()}}},
-               {"entries", std::move(entries)},
-               {"tensors", std::move(tensors)},
-               {"metadata", std::move(metadata)}};
+  Json json = {
+      {"name", program.name()},
+      {"version", program.version()},
+      {"target", program.target()},
+      {"arch", program.arch()},
+      {"cpu_features", std::vector<std::string>(program.cpuFeatures().begin(), program.cpuFeatures().end())},
+      {"missing_cpu_features", missingFeatures(program)},
+      {"parameters", parameters},
+      {"mesh",
+       {{"ranks", program.mesh().worldSize()},
+        {"dense", axesJson(program.mesh().dense)},
+        {"expert", axesJson(program.mesh().expert)}}},
+      {"streams", std::move(streams)},
+      {"memory",
+       {{"bytes_per_rank", totalBytes(program)}, {"bytes_to", bytesTo(program)}, {"arenas", std::move(arenas)}}},
+      {"kernels", std::vector<std::string>(program.kernels().begin(), program.kernels().end())},
+      {"gpu_kernels", gpuKernelsJson(program)},
+      {"code", {{"bytes", program.code().size()}, {"sha256", program.codeHash()}}},
+      {"entries", std::move(entries)},
+      {"tensors", std::move(tensors)},
+      {"metadata", std::move(metadata)}};
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -226,21 +245,11 @@ void printMemory(const Program &program) {
   }
 }
 
-// What a command allocates of it.
+// Of what a command allocates.
 void printNeeded(const Program &program) {
   std::string text;
-  struct Use {
-    const char *what;
-    EntryFilter keep;
-  };
-  for (auto [what, keep] : {Use{"train", trains}, Use{"evaluate", evaluates}, Use{"generate", generates}}) {
-    EntryFilter mine = keep;
-    if (std::ranges::none_of(program.entries(), [mine](const EntryInfo &entry) { return mine(entry.name); }))
-      continue;
-    std::vector<uint64_t> bytes = program.arenaBytes(keep);
-    text += fmt::format("{}to {} {}", text.empty() ? "" : ", ", what,
-                        formatBytes(std::accumulate(bytes.begin(), bytes.end(), uint64_t(0))));
-  }
+  for (const auto &[what, bytes] : bytesTo(program))
+    text += fmt::format("{}to {} {}", text.empty() ? "" : ", ", what, formatBytes(bytes));
   fmt::print("  of it        {}\n", text);
 }
 
