@@ -26,6 +26,16 @@ func.func @experts(%x: !x, %w1: !w, %w3: !w, %offsets: !o) -> (!h, !h) {
   return %gate_up#0, %hidden : !h, !h
 }
 
+// Experts of 40 rows each have tiles of 128, not of twice 40, which no warpgroup takes.
+// CHECK-LABEL: func.func @many_experts(
+// CHECK: tile.launch @gemm_end_groups_bf16_nn_128x2x128_1x64_activation_mul_{{[0-9a-f]+}} grid [
+func.func @many_experts(%x: !x, %w1: tensor<208x512x384xbf16>, %w3: tensor<208x512x384xbf16>, %offsets: tensor<209xi32>) -> !h {
+  %gate_up:2 = braid.moe.grouped_linear %x offsets(%offsets) weights(%w1, %w3) : (!x, tensor<209xi32>, tensor<208x512x384xbf16>, tensor<208x512x384xbf16>) -> (!h, !h)
+  %silu = braid.activation %gate_up#0 {kind = "silu"} : (!h) -> !h
+  %hidden = braid.mul %silu, %gate_up#1 : (!h, !h) -> !h
+  return %hidden : !h
+}
+
 // What is there before the product may be read beside it.
 // CHECK-LABEL: func.func @dense(
 // CHECK: tile.launch @gemm_end_bf16_nn_128x256_1x64_activation_add_{{[0-9a-f]+}} grid [
