@@ -34,6 +34,7 @@ struct CompileOptions {
   std::optional<int64_t> batch; ///< instead of the model's train.batch
   std::optional<int64_t> seqLen; ///< instead of the model's train.seq_len
   std::optional<int64_t> decodeBatch; ///< instead of the model's decode_batch
+  std::optional<int64_t> contextLen; ///< instead of the model's context_len
   std::optional<int64_t> accumulationSteps; ///< instead of the model's train.accumulation_steps
   std::optional<std::string> recompute; ///< instead of the model's schedule.recompute: none, all, or layers "0,4-7"
   std::optional<int64_t> activationBudget; ///< bytes per rank, instead of the model's schedule.activation_budget

@@ -84,6 +84,7 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   take("--batch", "train.batch", options.batch);
   take("--seq-len", "train.seq_len", options.seqLen);
   take("--decode-batch", "decode_batch", options.decodeBatch);
+  take("--context-len", "context_len", options.contextLen);
   take("--accumulation-steps", "train.accumulation_steps", options.accumulationSteps);
   take("--recompute", "schedule.recompute", options.recompute);
   take("--activation-budget", "schedule.activation_budget", options.activationBudget);
@@ -203,10 +204,11 @@ static bool withModule(
   bool isModel = input.ends_with(".json");
   if (!isModel && !input.ends_with(".mlir"))
     return fail(input + ": the input is a model description (.json) or a module (.mlir)");
-  if (!isModel && (job.options.batch || job.options.seqLen || job.options.decodeBatch))
-    return fail((job.options.batch    ? "--batch"
-                 : job.options.seqLen ? "--seq-len"
-                                      : "--decode-batch") +
+  if (!isModel && (job.options.batch || job.options.seqLen || job.options.decodeBatch || job.options.contextLen))
+    return fail((job.options.batch         ? "--batch"
+                 : job.options.seqLen      ? "--seq-len"
+                 : job.options.decodeBatch ? "--decode-batch"
+                                           : "--context-len") +
                 Twine(" belongs to a model description, ") + input + " has its shapes already");
   if (!isModel && job.options.accumulationSteps)
     return fail("--accumulation-steps belongs to a model description, " + input + " has its entry points already");

@@ -89,6 +89,7 @@ constexpr StringRef silent[] = {
     "problem_type",
     "torchscript",
     "chunk_size_feed_forward",
+    "is_llama_config",
 };
 
 Value numberValue(int64_t number) {

@@ -170,15 +170,18 @@ Value Names::run() {
   for (const Field &ffn : description.find("ffns")->fields)
     ffn.value.find("kind")->string == "moe" ? experts(ffn.value) : dense("ffn", "mlp");
   add("final_norm.weight", "model.norm.weight", {.plus = normPlus});
-  // Constants that some versions keep beside the weights, and the head that is the embedding.
+  // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {text("*.rotary_emb.inv_freq")};
   if (family == "qwen3_next")
     unread.push_back(text("mtp.*")); // heads that predict further tokens
+  std::vector<Field> equal;
   if (isTrue(description, "tie_embeddings"))
-    unread.push_back(text("lm_head.weight"));
+    equal.push_back({"lm_head.weight", text("model.embed_tokens.weight")});
   else
     matrix("head.weight", "lm_head.weight");
-  return objectOf({{"weights", objectOf(std::move(weights))}, {"unread", listOf(std::move(unread))}});
+  return objectOf({{"weights", objectOf(std::move(weights))},
+                   {"equal", objectOf(std::move(equal))},
+                   {"unread", listOf(std::move(unread))}});
 }
 
 Value json::importOfHuggingFace(StringRef family, const Value &description) { return Names(family, description).run(); }

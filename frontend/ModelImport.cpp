@@ -64,6 +64,11 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
       if (w.has("groups") && !rows)
         w.error("groups", "changes nothing without rows; valid: together with rows");
     }
+  if (const Value *equal = r.objectAt("equal"))
+    for (const Field &field : equal->fields)
+      if (field.value.kind != Kind::string)
+        errors.report(r.pathOf("equal") + "." + field.name,
+                      describe(field.value) + " is no name of a tensor; valid: that of the tensor it is a copy of");
   if (const Value *unread = r.take("unread"))
     if (unread->kind != Kind::array ||
         !llvm::all_of(unread->items, [](const Value &v) { return v.kind == Kind::string; }))

@@ -11,7 +11,7 @@ namespace braid::runtime {
 // What makes a program need less memory, for messages.
 inline constexpr std::string_view waysToNeedLess =
     "compile it with a smaller --batch or --seq-len, or with --activation-budget or --recompute (fewer saved "
-    "activations), or to generate with a smaller --decode-batch or context_len, or a smaller model";
+    "activations), or to generate with a smaller --decode-batch or --context-len, or a smaller model";
 
 class Arenas {
 public:

@@ -93,7 +93,9 @@ Status SafetensorsFile::readHeader() {
     std::string dtype = value["dtype"].get<std::string>();
     std::optional<DType> known = dtypeFromSafetensors(dtype);
     if (!known)
-      return Status::error(ErrorCode::unsupported, "tensor '{}': dtype {} is not supported", name, dtype);
+      return Status::error(ErrorCode::unsupported,
+                           "tensor '{}': dtype {} is not supported; valid: F32, BF16, F64, I32, I64, U8, I16", name,
+                           dtype);
     entry.dtype = *known;
     if (!value.contains("shape") || !value["shape"].is_array())
       return broken("no shape");

@@ -115,7 +115,8 @@ Expected<std::string> resolveCheckpoint(const std::string &path) {
     BRAID_ASSIGN(std::vector<uint64_t> steps, listCheckpoints(path));
     if (steps.empty())
       return Status::error(ErrorCode::notFound, "{}: holds no checkpoint ({})", path,
-                           pathExists(path) ? "neither 'index.json' nor 'latest' is there"
+                           pathExists(path) ? "of 'index.json', 'latest', 'model.safetensors' and "
+                                              "'model.safetensors.index.json' none is there"
                                             : "there is no such directory");
     return path + "/" + checkpointName(steps.back());
   }

@@ -89,6 +89,9 @@ static Expected<ImportMap> parseMap(const nlohmann::json &json) {
         BRAID_TRY(parsed.status().withContext(fmt::format("weights['{}']", escaped(name))));
         map.weights.emplace(name, *std::move(parsed));
       }
+    } else if (key == "equal" && value.is_object() && std::ranges::all_of(value, &nlohmann::json::is_string)) {
+      for (const auto &[one, other] : value.items())
+        map.equal.push_back({one, other.get<std::string>()});
     } else if (key == "unread" && value.is_array() && std::ranges::all_of(value, &nlohmann::json::is_string)) {
       for (const nlohmann::json &pattern : value)
         map.unread.push_back(pattern.get<std::string>());
@@ -113,7 +116,8 @@ Expected<std::optional<ImportMap>> ImportMap::parse(std::string_view description
 }
 
 bool ImportMap::leaves(std::string_view name) const {
-  return std::ranges::any_of(unread, [&](const std::string &pattern) { return matches(pattern, name); });
+  return std::ranges::any_of(unread, [&](const std::string &pattern) { return matches(pattern, name); }) ||
+         std::ranges::any_of(equal, [&](const auto &pair) { return pair[0] == name; });
 }
 
 std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name) {
@@ -161,6 +165,14 @@ bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b) {
   std::vector<int64_t> first = ends(a), second = ends(b);
   return first.back() == second.back() &&
          (std::ranges::includes(first, second) || std::ranges::includes(second, first));
+}
+
+bool turns(const ImportedTensor &tensor, const std::vector<int64_t> &taken, const std::vector<int64_t> &ours) {
+  int64_t behind = 1;
+  for (size_t d = ours.size(); tensor.transposed && d-- > 1;)
+    if ((behind *= ours[d]) == taken.back())
+      return true;
+  return !tensor.transposed;
 }
 
 } // namespace braid::runtime

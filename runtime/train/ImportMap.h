@@ -26,6 +26,7 @@ struct ImportedTensor {
 
 struct ImportMap {
   std::map<std::string, ImportedTensor, std::less<>> weights; // by ours: embed.weight, layers.{layer}.attn.wq
+  std::vector<std::array<std::string, 2>> equal; // tensors of theirs that must be the same where both are there
   std::vector<std::string> unread; // names of tensors that are left alone; "*" stands for any text
 
   // Of a description; one without the key has none.
@@ -40,5 +41,7 @@ std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name)
 Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const std::vector<int64_t> &shape);
 // Whether elements in order can be of either shape: one joins dimensions of the other ([64, 16] and [1024]; not [16, 64]).
 bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b);
+// Whether what is transposed into `taken` ends where dimensions of ours do: rows that are none ([1, 64, 64], [4096]) turn nothing.
+bool turns(const ImportedTensor &tensor, const std::vector<int64_t> &taken, const std::vector<int64_t> &ours);
 
 } // namespace braid::runtime

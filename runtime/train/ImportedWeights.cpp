@@ -49,7 +49,7 @@ public:
 
   // Opens all files; what they hold is known then.
   Status open() {
-    if (!pathExists(directory + "/" + std::string(indexFile)))
+    if (pathExists(directory + "/" + std::string(singleFile))) // as transformers does where an index lies beside it
       return openFile(std::string(singleFile), nullptr);
     std::string path = directory + "/" + std::string(indexFile);
     BRAID_ASSIGN(std::string text, readTextFile(path));
@@ -106,6 +106,8 @@ public:
                            "{}: holds tensor '{}'{}, which is no weight of program {}; what may stay unread says the "
                            "'import' of its description",
                            directory, escaped(extra), andMore(extraCount), program.path());
+    for (const auto &[one, other] : map.equal)
+      BRAID_TRY(checkEqual(one, other));
     return Status::success();
   }
 
@@ -124,7 +126,7 @@ public:
       auto shape = importedShape(*recipe.tensor, entry.shape);
       if (!shape)
         return wrong(shape.status().message());
-      if (!joins(*shape, recipe.shape))
+      if (!joins(*shape, recipe.shape) || !turns(*recipe.tensor, *shape, recipe.shape))
         return wrong(fmt::format("has shape {}, which makes {}, but '{}'{} is {} in the program",
                                  formatShape(entry.shape), formatShape(*shape), tensor.name,
                                  recipe.tensor->ofExperts() ? " of an expert" : "", formatShape(recipe.shape)));
@@ -163,6 +165,25 @@ private:
   static bool isPlainName(const std::string &name) {
     return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
            name.find('\0') == std::string::npos;
+  }
+
+  // A head that is the embedding may lie there once more; a head of its own is no weight of the program.
+  Status checkEqual(const std::string &one, const std::string &other) {
+    auto first = places.find(one), second = places.find(other);
+    if (first == places.end() || second == places.end())
+      return Status::success();
+    const auto &[a, b] = std::pair(first->second.entry, second->second.entry);
+    bool same = a->dtype == b->dtype && a->shape == b->shape;
+    source.resize(a->bytes);
+    ordered.resize(b->bytes);
+    BRAID_TRY(first->second.file->read(*a, source));
+    BRAID_TRY(second->second.file->read(*b, ordered));
+    if (!same || source != ordered)
+      return Status::error(ErrorCode::corruptFile,
+                           "{}: tensor '{}' is not '{}', which stands for both in program {}; valid: equal ones, or a "
+                           "program that has both (a config with tie_word_embeddings false)",
+                           directory, escaped(one), escaped(other), program.path());
+    return Status::success();
   }
 
   Expected<Recipe> recipeOf(const LogicalTensor &tensor) const {
@@ -241,7 +262,7 @@ private:
 } // namespace
 
 bool isImported(const std::string &path) {
-  return !pathExists(path + "/index.json") && !splitCheckpoint(path).second &&
+  return !pathExists(path + "/index.json") && !pathExists(path + "/latest") && !splitCheckpoint(path).second &&
          (pathExists(path + "/" + std::string(indexFile)) || pathExists(path + "/" + std::string(singleFile)));
 }
 

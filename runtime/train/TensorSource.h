@@ -24,8 +24,8 @@ public:
 // " (and 3 more)" behind the first of several names.
 std::string andMore(size_t count);
 
-// Whether a directory holds weights as other software writes them: model.safetensors.index.json or model.safetensors,
-// and no index.json of ours.
+// Whether a directory holds weights as other software writes them: model.safetensors or model.safetensors.index.json,
+// and neither a checkpoint nor checkpoints of ours, which go first.
 bool isImported(const std::string &path);
 // The weights of such a directory, by the names that the program's metadata "import" has for them. Collective: all
 // ranks must see the same files.

@@ -253,6 +253,10 @@ error_of("turned", good | {"model.layers.0.self_attn.k_proj.weight": good["model
 error_of("integers", good | {first: good[first].astype(np.int64)})
 (folder / "plain.json").write_text(json.dumps({key: value for key, value in description.items() if key != "import"}))
 error_of("plain", good, of=compile_to(folder / "plain.braid", folder / "plain.json"))
+error_of("flat", good | {first: good[first].reshape(-1)})
+error_of("deep", good | {first: good[first][None]})
+tied = of_transformers("qwen2", weights(folder / "qwen2"))
+error_of("heads", tied | {"lm_head.weight": tied["model.embed_tokens.weight"] + 1}, of=folder / "qwen2.braid")
 error_of("rows", fused | {"0.qg": fused["0.qg"][:60]}, of=folder / "own.braid")
 error_of("few", fused | {"0.kv": fused["0.kv"][:31]}, of=folder / "own.braid")
 write_library(folder / "outside", good, files=2)
@@ -261,10 +265,23 @@ index.write_text(index.read_text().replace("model-00002", "../model-00002"))
 print("outside:", braid("eval", program, "--checkpoint", folder / "outside", "--data", folder / "text.txt").stderr.strip())
 index.write_text(index.read_text().replace("../model-00002-of", "model-00001-of"))
 print("elsewhere:", braid("eval", program, "--checkpoint", folder / "outside", "--data", folder / "text.txt").stderr.strip())
+(folder / "mixtral-library/config.json").write_text("{}")
 cut = folder / "more/model.safetensors"
 cut.write_bytes(cut.read_bytes()[:-100])
 print("cut:", braid("eval", program, "--checkpoint", folder / "more", "--data", folder / "text.txt").stderr.strip())
 print("resumed:", train(program, folder / "mixtral-library", "--resume", "--steps=9").strip())
+def loss(checkpoint):
+    return braid("eval", program, "--checkpoint", checkpoint, "--data", folder / "text.txt").stdout.split("over")[0]
+
+
+before, wrong = loss(folder / "mixtral"), {name: value + 1 for name, value in good.items()}
+write_library(folder / "mixtral", wrong)  # a training of ours goes first
+write_library(folder / "lacking", good)
+write_library(folder / "lacking", wrong, files=2)  # as transformers has it: one file before an index
+report("which", differences({"loss": [before, before]}, {"loss": [loss(folder / "mixtral"), loss(folder / "lacking")]}))
+outputs = braid("train", program, "--init-from", folder / "mixtral-library", "--data", folder / "text.txt", "--steps=1",
+                "--metrics", folder / "mixtral-library/config.json")
+print("outputs:", outputs.stderr.strip())
 np.save(folder / "tokens.npy", np.array([[65]], np.int32))
 np.save(folder / "cu_seqlens.npy", np.array([[0, 1]], np.int32))
 logits = []

@@ -112,6 +112,9 @@ int main(int argc, char **argv) {
   integerIn(app.add_option("--decode-batch", options.decodeBatch,
                            "sequences that generation continues at a time, instead of decode_batch"),
             1, maxDecodeBatch);
+  integerIn(app.add_option("--context-len", options.contextLen,
+                           "tokens that a generation can hold, instead of context_len: caches are as long"),
+            1, maxTokens);
   integerIn(app.add_option("--accumulation-steps", options.accumulationSteps,
                            "batches whose gradients make one update, instead of train.accumulation_steps"),
             1, maxAccumulationSteps);

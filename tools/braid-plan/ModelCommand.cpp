@@ -106,13 +106,13 @@ double number(const Program &program, std::string_view key) {
   return text ? std::strtod(std::string(*text).c_str(), nullptr) : 0;
 }
 
-/// What layers keep for their backward; absent: nothing is trained, or the program does not say.
+/// What layers keep for their backward; absent: the entry does not train, or the program does not say.
 struct Activations {
   uint64_t kept, all; ///< bytes of a rank; all: with nothing computed again
   int64_t percent; ///< of the layers' forward that is
 };
-std::optional<Activations> activationsOf(const Program &program) {
-  if (!program.metadata("activations.kept_bytes"))
+std::optional<Activations> activationsOf(const Program &program, const std::string &entry) {
+  if (runtime::keptWith(entry) != runtime::trains || !program.metadata("activations.kept_bytes"))
     return std::nullopt;
   return Activations{static_cast<uint64_t>(number(program, "activations.kept_bytes")),
                      static_cast<uint64_t>(number(program, "activations.all_bytes")),
@@ -212,7 +212,7 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
                {"parameters", static_cast<int64_t>(number(program, "parameter_count"))},
                {"ranks", program.mesh().worldSize()},
                {"memory", {{"bytes_per_rank", memory.total}, {"arenas", std::move(arenas)}}}};
-  if (std::optional<Activations> activations = activationsOf(program))
+  if (std::optional<Activations> activations = activationsOf(program, entry))
     json["memory"]["activations"] = {{"kept_bytes", activations->kept},
                                      {"all_bytes", activations->all},
                                      {"recomputed_percent", activations->percent}};
@@ -294,7 +294,7 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
   fmt::print("\n");
   for (const Memory::Arena &arena : memory.arenas)
     fmt::print("  {:<12} {:>12}\n", arena.name, runtime::formatBytes(arena.bytes));
-  if (std::optional<Activations> activations = activationsOf(program))
+  if (std::optional<Activations> activations = activationsOf(program, entry))
     fmt::print("  layers keep {} of {} of activations for their backward, {} % of their forward is computed again\n",
                runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
   if (std::optional<std::string> states = memory.wholeStates())
@@ -423,6 +423,7 @@ plan::Action plan::addModel(CLI::App &app) {
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--decode-batch", compile.decodeBatch, asCompile())), 1, maxDecodeBatch);
+  integerIn(ofDescription(app.add_option("--context-len", compile.contextLen, asCompile())), 1, maxTokens);
   oneOf(ofDescription(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})
       ->type_name("TYPE");
   oneOf(ofDescription(app.add_option("--gradient-dtype", compile.gradientDtype, asCompile())), {"f32", "bf16"})

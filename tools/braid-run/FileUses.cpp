@@ -1,5 +1,7 @@
 #include "tools/braid-run/FileUses.h"
 
+#include "runtime/train/TensorSource.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -71,10 +73,12 @@ void FileUses::writes(const std::string &flag, const std::string &path) { output
 void FileUses::readsCheckpoints(const std::string &flag, const std::string &directory) {
   checkpointDirectories.push_back({flag, directory});
   std::error_code error;
+  bool imported = runtime::isImported(directory); // its config and tokenizer are nobody's outputs either
   for (const fs::directory_entry &entry : fs::recursive_directory_iterator(directory, error))
     if (std::string name = entry.path().filename().string();
-        isCheckpointName(name) || isCheckpointName(entry.path().parent_path().filename().string()) ||
-        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json"))
+        (imported && !entry.is_directory(error)) || isCheckpointName(name) ||
+        isCheckpointName(entry.path().parent_path().filename().string()) || name.ends_with(".safetensors") ||
+        name.ends_with(".safetensors.index.json"))
       inputs.push_back({flag, entry.path().string()});
 }
 void FileUses::writesCheckpoints(const std::string &flag, const std::string &directory) {
