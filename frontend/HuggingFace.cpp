@@ -92,27 +92,6 @@ constexpr StringRef silent[] = {
     "is_llama_config",
 };
 
-Value numberValue(int64_t number) {
-  Value v;
-  v.kind = Kind::integer, v.integer = number, v.number = static_cast<double>(number);
-  return v;
-}
-Value numberValue(double number) {
-  Value v;
-  v.kind = Kind::number, v.number = number;
-  return v;
-}
-Value stringValue(StringRef text) {
-  Value v;
-  v.kind = Kind::string, v.string = text.str();
-  return v;
-}
-Value boolValue(bool flag) {
-  Value v;
-  v.kind = Kind::boolean, v.boolean = flag;
-  return v;
-}
-
 bool isEqual(const Value &a, const Value &b) {
   return a.isNumber() && b.isNumber() ? a.number == b.number
                                       : a.kind == b.kind && a.boolean == b.boolean && a.string == b.string;

@@ -47,45 +47,22 @@ private:
   std::vector<Field> weights;
 };
 
-Value text(StringRef string) {
-  Value v;
-  v.kind = Kind::string, v.string = string.str();
-  return v;
-}
-Value whole(int64_t number) {
-  Value v;
-  v.kind = Kind::integer, v.integer = number, v.number = static_cast<double>(number);
-  return v;
-}
-Value objectOf(std::vector<Field> fields) {
-  Value v;
-  v.kind = Kind::object, v.fields = std::move(fields);
-  return v;
-}
-Value listOf(std::vector<Value> items) {
-  Value v;
-  v.kind = Kind::array, v.items = std::move(items);
-  return v;
-}
-
 } // namespace
 
 void Names::add(StringRef ours, StringRef theirs, How how) {
   if (llvm::any_of(weights, [&](const Field &field) { return field.name == ours; }))
     return; // another part of the same kind
-  std::vector<Field> fields = {{"name", text(theirs)}};
+  std::vector<Field> fields = {{"name", stringValue(theirs)}};
   if (how.groups > 1)
-    fields.push_back({"groups", whole(how.groups)});
+    fields.push_back({"groups", numberValue(how.groups)});
   if (how.last)
-    fields.push_back({"rows", listOf({whole(how.first), whole(how.last)})});
+    fields.push_back({"rows", arrayValue({numberValue(how.first), numberValue(how.last)})});
   if (how.transposed) {
-    Value flag;
-    flag.kind = Kind::boolean, flag.boolean = true;
-    fields.push_back({"transposed", std::move(flag)});
+    fields.push_back({"transposed", boolValue(true)});
   }
   if (how.plus)
-    fields.push_back({"plus", whole(how.plus)});
-  weights.push_back({ours.str(), fields.size() == 1 ? text(theirs) : objectOf(std::move(fields))});
+    fields.push_back({"plus", numberValue(how.plus)});
+  weights.push_back({ours.str(), fields.size() == 1 ? stringValue(theirs) : objectValue(std::move(fields))});
 }
 
 void Names::dense(StringRef ours, StringRef theirs) {
@@ -171,17 +148,17 @@ Value Names::run() {
     ffn.value.find("kind")->string == "moe" ? experts(ffn.value) : dense("ffn", "mlp");
   add("final_norm.weight", "model.norm.weight", {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
-  std::vector<Value> unread = {text("*.rotary_emb.inv_freq")};
+  std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
   if (family == "qwen3_next")
-    unread.push_back(text("mtp.*")); // heads that predict further tokens
+    unread.push_back(stringValue("mtp.*")); // heads that predict further tokens
   std::vector<Field> equal;
   if (isTrue(description, "tie_embeddings"))
-    equal.push_back({"lm_head.weight", text("model.embed_tokens.weight")});
+    equal.push_back({"lm_head.weight", stringValue("model.embed_tokens.weight")});
   else
     matrix("head.weight", "lm_head.weight");
-  return objectOf({{"weights", objectOf(std::move(weights))},
-                   {"equal", objectOf(std::move(equal))},
-                   {"unread", listOf(std::move(unread))}});
+  return objectValue({{"weights", objectValue(std::move(weights))},
+                      {"equal", objectValue(std::move(equal))},
+                      {"unread", arrayValue(std::move(unread))}});
 }
 
 Value json::importOfHuggingFace(StringRef family, const Value &description) { return Names(family, description).run(); }

@@ -239,6 +239,37 @@ void json::applyOverride(Value &root, const KeyOverride &key) {
   *at = std::move(value);
 }
 
+Value json::numberValue(int64_t number) {
+  Value v;
+  v.kind = Kind::integer, v.integer = number, v.number = static_cast<double>(number);
+  return v;
+}
+Value json::numberValue(double number) {
+  Value v;
+  v.kind = Kind::number, v.number = number;
+  return v;
+}
+Value json::stringValue(StringRef text) {
+  Value v;
+  v.kind = Kind::string, v.string = text.str();
+  return v;
+}
+Value json::boolValue(bool flag) {
+  Value v;
+  v.kind = Kind::boolean, v.boolean = flag;
+  return v;
+}
+Value json::objectValue(std::vector<Field> fields) {
+  Value v;
+  v.kind = Kind::object, v.fields = std::move(fields);
+  return v;
+}
+Value json::arrayValue(std::vector<Value> items) {
+  Value v;
+  v.kind = Kind::array, v.items = std::move(items);
+  return v;
+}
+
 //===- Errors -----------------------------------------------------------------------------------------------------===//
 
 void Errors::report(StringRef path, const std::string &message) {

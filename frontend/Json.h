@@ -36,6 +36,13 @@ struct Field {
   Value value;
 };
 
+/// Values that no file said.
+Value numberValue(int64_t number);
+Value numberValue(double number);
+Value stringValue(llvm::StringRef text);
+Value boolValue(bool flag);
+Value objectValue(std::vector<Field> fields);
+Value arrayValue(std::vector<Value> items);
 /// How a value looks in a message: 3, "abc", an object.
 std::string describe(const Value &value);
 /// Parses text; reports syntax errors, duplicate keys, numbers beyond a double and nesting deeper than 32.

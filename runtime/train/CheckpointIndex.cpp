@@ -74,11 +74,6 @@ private:
   Status &status;
 };
 
-bool isPlainName(std::string_view name) {
-  return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
-         name.find('\0') == std::string_view::npos;
-}
-
 bool overlap(const CheckpointPiece &a, const CheckpointPiece &b) {
   for (size_t d = 0; d < a.shape.size(); ++d)
     if (a.shape[d] == 0 || b.shape[d] == 0 || a.offset[d] + a.shape[d] <= b.offset[d] ||
@@ -121,6 +116,11 @@ Status checkPieces(const CheckpointTensor &tensor) {
 }
 
 } // namespace
+
+bool isPlainName(std::string_view name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
 
 std::string CheckpointIndex::toJson() const {
   Json json = {{"format", formatName},

@@ -19,6 +19,9 @@
 
 namespace braid::runtime {
 
+// A name that stays in its directory: no path, nothing hidden.
+bool isPlainName(std::string_view name);
+
 // What a resumed run needs besides the tensors.
 struct CheckpointState {
   uint64_t step = 0;         // completed optimizer steps

@@ -162,11 +162,6 @@ private:
     std::string nameOf(int64_t expert) const { return tensor->nameOf(layer, expert); }
   };
 
-  static bool isPlainName(const std::string &name) {
-    return !name.empty() && name.front() != '.' && name.find('/') == std::string::npos &&
-           name.find('\0') == std::string::npos;
-  }
-
   // A head that is the embedding may lie there once more; a head of its own is no weight of the program.
   Status checkEqual(const std::string &one, const std::string &other) {
     auto first = places.find(one), second = places.find(other);
