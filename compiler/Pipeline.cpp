@@ -213,7 +213,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createLowerToCommandsPass());
     // What no library does; before the proofs, which then see what runs.
     if (options.target == "cuda")
-      pm.addPass(createGemmKernelsPass({.library = options.gemm == "cublaslt"}));
+      pm.addPass(createGemmKernelsPass(
+          {.library = options.gemm == "cublaslt", .warpgroups = blockLimits(options).value_or(BlockLimits()).wgmma}));
     // Every byte has its place, so every wait can stand where the bytes are needed.
     pm.addPass(createDelayWaitsPass());
     // Slices were woven, bytes shared and events placed by passes that did not know of each other: here all three meet.

@@ -458,10 +458,12 @@ def GemmKernelsPass : Pass<"braid-gemm-kernels", "::mlir::ModuleOp"> {
     Before: `cmd.gemm 256 x 64 x 64 a .. b .. c ..`. After: `cmd.launch @gemm_f32_f32_f32_nn_64x64x32 grid [1, 4, 1] ..`, a program
     for each tile of C; grouped products find the rows of a group on the device. One kernel for every tile, element types and
     orientation of operands; sizes and leading dimensions are arguments. With `library`, products that are not grouped stay commands where
-    cuBLASLt has their types: bf16 with bf16, f32 with f32, into that type or f32.
+    cuBLASLt has their types: bf16 with bf16, f32 with f32, into that type or f32. With `warpgroups` tiles of grouped products have whole warpgroups of
+    rows: 128 where 100 would do.
     Invariant: the same products over the same buffers, summed over k in steps of a tile.
   }];
-  let options = [Option<"library", "library", "bool", "false", "leave to a library what it can do">];
+  let options = [Option<"library", "library", "bool", "false", "leave to a library what it can do">,
+                 Option<"warpgroups", "warpgroups", "bool", "false", "warpgroups of the target multiply what boxes bring">];
   let dependentDialects = ["::braid::cmd::CmdDialect", "::braid::tile::TileDialect", "::mlir::func::FuncDialect",
                            "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
 }

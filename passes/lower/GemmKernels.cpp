@@ -286,7 +286,9 @@ private:
     // As if all groups had equally many. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
     int64_t each = std::min(rows, 2 * ceilDiv(rows, std::max<int64_t>(groups, 1)));
     Sides sides = sidesFor(onTensorCores(op), each, n, k, std::min(groups, rows));
-    Tile tile = tileOf(op, guardedSideOf(each, sides.m), sideOf(n, sides.n), sideOf(k, sides.k), false);
+    // No box is larger than its matrix.
+    int64_t side = guardedSideOf(each, sides.m, warpgroups && rows >= sides.m);
+    Tile tile = tileOf(op, side, sideOf(n, sides.n), sideOf(k, sides.k), false);
     tile.boxes =
         tile.fits(rows, n, k) && isAligned(op.getA(), op.getLda(), tile.a) && isAligned(op.getB(), op.getLdb(), tile.b);
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);

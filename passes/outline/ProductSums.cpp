@@ -175,12 +175,7 @@ private:
     for (const Term &term : terms)
       depth += term.depth;
     Sides sides = sidesFor(/*tensorCores=*/true, each, n * together(), depth, std::min(groups, rows));
-    int64_t side = guardedSideOf(each, sides.m);
-    // Warpgroups multiply 64 rows each, or they do not take the tile: some of it stays empty.
-    constexpr int64_t ofWarpgroup = 64;
-    if (offsets && context.warpgroups && side > ofWarpgroup)
-      side = llvm::alignTo(side, ofWarpgroup);
-    return {sides, side, depth};
+    return {sides, guardedSideOf(each, sides.m, offsets && context.warpgroups), depth};
   }
 
   /// Rows of tiles and steps along k.

@@ -20,8 +20,10 @@ int64_t sideOf(int64_t length, int64_t most) {
   return divisorUpTo(length, most);
 }
 
-int64_t guardedSideOf(int64_t length, int64_t most) {
-  return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), kGrain)));
+int64_t guardedSideOf(int64_t length, int64_t most, bool warpgroups) {
+  constexpr int64_t ofWarpgroup = 64;
+  int64_t grain = warpgroups && length > ofWarpgroup ? ofWarpgroup : kGrain;
+  return std::min(most, static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(length, 1), grain)));
 }
 
 llvm::SmallVector<Part, 3> partsOf(int64_t length, int64_t most, bool tensorCores) {

@@ -29,8 +29,9 @@ struct Sides {
 
 /// The side of a tile along a dimension of `length` that it must divide: a multiple of the grain where there is one.
 int64_t sideOf(int64_t length, int64_t most);
-/// The same where rows past the end read 0 and are not written.
-int64_t guardedSideOf(int64_t length, int64_t most);
+/// The same where rows past the end read 0 and are not written. Warpgroups multiply 64 rows each, or they do not take the tile: with them a side above
+/// that is a multiple of it, and some of the tile stays empty.
+int64_t guardedSideOf(int64_t length, int64_t most, bool warpgroups = false);
 /// Columns, or rows, of a matrix.
 struct Part {
   int64_t first, length, side;

@@ -1,4 +1,5 @@
-// RUN: braid-opt %s --braid-gemm-kernels | FileCheck %s
+// RUN: braid-opt %s --braid-gemm-kernels=warpgroups=true | FileCheck %s
+// RUN: braid-opt %s --braid-gemm-kernels | FileCheck %s --check-prefix=WARPS
 // RUN: braid-opt %s --braid-gemm-kernels --braid-tile-to-threads=wgmma=true --canonicalize --cse | FileCheck %s --check-prefix=THREADS
 // Programs that stay: as many as multiprocessors, each takes its turn of the tiles of all groups.
 
@@ -13,6 +14,13 @@ cmd.program {
     // What threads copy.
     // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_128x256x64_by_rows grid [4,
     cmd.grouped_gemm rows groups 4 rows 16384 m 0 n 1024 k 64 a <@wide, 8, 2097152> ld 64 : bf16 b <@wide, 4194304, 524288> ld 1024 : bf16 c <@wide, 8388608, 33554432> ld 1024 : bf16 offsets <@io, 0, 20> {name = "by rows"}
+    // 40 rows each: tiles for twice as many, of whole warpgroups where there are such; not of more rows than there are in all.
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_128x256x64 grid [132,
+    // WARPS: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_80x256x64 grid [132,
+    cmd.grouped_gemm rows groups 64 rows 2560 m 0 n 1024 k 64 a <@wide, 0, 327680> ld 64 : bf16 b <@wide, 4194304, 8388608> ld 1024 : bf16 c <@wide, 16777216, 5242880> ld 1024 : bf16 offsets <@io, 0, 260> {name = "few rows"}
+    // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_80x256x64 grid [132,
+    // WARPS: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_80x256x64 grid [132,
+    cmd.grouped_gemm rows groups 2 rows 80 m 0 n 32768 k 64 a <@wide, 0, 10240> ld 64 : bf16 b <@wide, 4194304, 8388608> ld 32768 : bf16 c <@wide, 16777216, 5242880> ld 32768 : bf16 offsets <@io, 0, 12> {name = "fewer than a tile"}
     // Sums over rows: a group's tiles are as long as it has rows, so who is done first takes the next.
     // CHECK: cmd.launch @gemm_weights_bf16_bf16_f32_tn_128x256x64 grid [4,
     cmd.grouped_gemm weight groups 8 rows 16384 m 1024 n 1024 k 0 a <@wide, 0, 33554432> ld 1024 : bf16 b <@wide, 33554432, 33554432> ld 1024 : bf16 c <@wide, 67108864, 33554432> ld 1024 : f32 offsets <@io, 0, 36> {name = "weights"}
