@@ -29,6 +29,7 @@ struct CompileOptions {
   std::string weightGradients = "in_order"; ///< target cuda: products that make them: in_order, or beside the rest
   std::string expertWeights = "combine"; ///< target cuda, training: where rows of experts are weighted: where they are
   ///< combined, or as rows before their last product
+  std::string assembly = "linked"; ///< target cuda: machine code by the toolkit's library, or whole, by its ptxas
   std::string cpu = "native"; ///< native, x86-64-v3, x86-64-v4; then features to add: "x86-64-v4,avx512bf16"
   int optLevel = 2; ///< target cpu: of machine code; 0: made in a quarter of the time, and half as fast
   std::optional<int64_t> batch; ///< instead of the model's train.batch

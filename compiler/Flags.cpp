@@ -49,6 +49,9 @@ bool braid::checkTarget(const CompileOptions &options) {
       return fail("--f32-products=" + options.f32Products +
                   " says how a program's own kernels multiply, and --gemm=cublaslt leaves that to a library; valid: "
                   "with --gemm=kernels");
+    if (target->emulated && options.assembly != defaults.assembly)
+      return fail("--assembly=" + options.assembly + " says who assembles a GPU's kernels, and --arch=" + options.arch +
+                  " runs on CPUs; valid: with --arch=sm_90a or sm_80");
     return true;
   }
   // Of CPUs the defaults of these flags are no more true than other values.
@@ -64,7 +67,8 @@ bool braid::checkTarget(const CompileOptions &options) {
       {"--weight-gradients", options.weightGradients, defaults.weightGradients,
        "says which kernels of a GPU run beside each other"},
       {"--expert-weights", options.expertWeights, defaults.expertWeights, "says which kernels of a GPU weight rows"},
-      {"--f32-products", options.f32Products, defaults.f32Products, "says how a GPU multiplies"}};
+      {"--f32-products", options.f32Products, defaults.f32Products, "says how a GPU multiplies"},
+      {"--assembly", options.assembly, defaults.assembly, "says who assembles a GPU's kernels"}};
   for (const auto &flag : ofGpus)
     if (flag.value != flag.otherwise || !options.givenAs(flag.name).empty())
       return fail(Twine(flag.name) + "=" + flag.value + " " + flag.says + ", and --target=" + options.target +
@@ -294,7 +298,7 @@ bool braid::checkFlags(const CompileOptions &options, Phase from, Phase to) {
                 ", but this compilation " +
                 (early ? "stops at phase " + phaseName(to) : "begins in phase " + phaseName(from)));
   }
-  for (const char *flag : {"--kernel-cache", "--opt-level"})
+  for (const char *flag : {"--kernel-cache", "--opt-level", "--assembly"})
     if (options.toPhase && !options.givenAs(flag).empty())
       return fail(Twine(flag) + " is about machine code, and this compilation stops at phase " + phaseName(to) +
                   "; valid: without --to-phase");

@@ -377,6 +377,7 @@ FailureOr<CompiledProgram> braid::compileProgram(ModuleOp module, const CompileO
     llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
     if (!target)
       return module.emitError(llvm::toString(target.takeError())), failure();
+    target->assembledWhole = options.assembly == "whole";
     StageTimer timer(times, "code");
     std::vector<KernelTime> kernels;
     std::string ptx;

@@ -89,6 +89,13 @@ int main(int argc, char **argv) {
             "where rows are exchanged between ranks) (default combine)"),
         {"combine", "rows"})
       ->type_name("NAME");
+  oneOf(
+      app.add_option("--assembly", options.assembly,
+                     "with --target=cuda: who makes machine code: linked (the toolkit's library, as if other code were "
+                     "linked to it; what spills registers so, ptxas) or whole (the toolkit's ptxas: fewer registers in "
+                     "many kernels; not run on a device yet) (default linked)"),
+      {"linked", "whole"})
+      ->type_name("NAME");
   app.add_option("--cpu", options.cpu,
                  "what the kernels may use: native, x86-64-v3 or x86-64-v4, with features to add, as in "
                  "x86-64-v4,avx512bf16 (default native)")

@@ -1,7 +1,12 @@
-//===- Assemble.cpp - PTX -> machine code of one GPU, by the toolkit's nvJitLink ----------------------------------===//
+//===- Assemble.cpp - PTX -> machine code of one GPU, by the toolkit's nvJitLink or ptxas -------------------------===//
 #include "compiler/codegen/cuda/Assemble.h"
 
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/raw_ostream.h"
 
 #if BRAID_HAVE_CUDA
 #include <dlfcn.h>
@@ -73,6 +78,28 @@ static std::optional<int64_t> numberBefore(StringRef text, StringRef word) {
   return value;
 }
 
+/// What the assembler has said besides machine code.
+static Error readNumbers(StringRef said, Assembled &result) {
+  std::string info;
+  SmallVector<StringRef> lines;
+  said.split(lines, '\n');
+  for (StringRef line : lines)
+    if (line.contains("Performance Loss") || line.contains("is injected"))
+      result.loss = line.trim().str();
+    else
+      info += line.str() + "\n";
+  for (auto [number, word] : {std::pair(&result.registers, "registers"),
+                              {&result.stackBytes, "bytes stack frame"},
+                              {&result.spillBytes, "bytes spill stores"}}) {
+    std::optional<int64_t> found = numberBefore(info, word);
+    if (!found)
+      return createStringError("the CUDA toolkit's assembler does not say how many " + Twine(word) +
+                               " a kernel has: " + info);
+    *number = *found;
+  }
+  return Error::success();
+}
+
 static const Library &assembler() {
   static const Library library = openLibrary();
   return library;
@@ -119,25 +146,72 @@ Expected<Assembled> braid::assemble(StringRef ptx, StringRef arch) {
     return createStringError("the CUDA toolkit's assembler fails with code " + Twine(static_cast<int>(code)) + ": " +
                              text);
   }
-  std::string info;
-  SmallVector<StringRef> lines;
-  std::string all = log(library.infoSize, library.info);
+  std::string said = log(library.infoSize, library.info);
   library.destroy(&handle);
-  StringRef(all).split(lines, '\n');
-  for (StringRef line : lines)
-    if (line.contains("Performance Loss") || line.contains("is injected"))
-      result.loss = line.trim().str();
-    else
-      info += line.str() + "\n";
-  for (auto [number, word] : {std::pair(&result.registers, "registers"),
-                              {&result.stackBytes, "bytes stack frame"},
-                              {&result.spillBytes, "bytes spill stores"}}) {
-    std::optional<int64_t> said = numberBefore(info, word);
-    if (!said)
-      return createStringError("the CUDA toolkit's assembler does not say how many " + Twine(word) +
-                               " a kernel has: " + info);
-    *number = *said;
+  if (Error error = readNumbers(said, result))
+    return std::move(error);
+  return result;
+}
+
+StringRef braid::wholeAssembler() {
+  static const std::string path = sys::fs::can_execute(BRAID_CUDA_ASSEMBLER) ? BRAID_CUDA_ASSEMBLER : "";
+  return path;
+}
+
+namespace {
+/// A file with another name each time, gone when this is.
+struct TemporaryFile {
+  SmallString<128> path;
+  FileRemover remover;
+  int descriptor = -1;
+
+  Error create(StringRef ending) {
+    if (std::error_code error = sys::fs::createTemporaryFile("braid", ending, descriptor, path))
+      return createStringError(error, "no temporary file for the CUDA toolkit's assembler");
+    remover.setFile(path);
+    return Error::success();
   }
+  Expected<std::unique_ptr<MemoryBuffer>> read() const {
+    return errorOrToExpected(MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false));
+  }
+};
+} // namespace
+
+Expected<Assembled> braid::assembleWhole(StringRef ptx, StringRef arch) {
+  StringRef program = wholeAssembler();
+  if (program.empty())
+    return createStringError("the CUDA toolkit's assembler " BRAID_CUDA_ASSEMBLER " cannot be executed");
+  TemporaryFile source, cubin, said;
+  for (auto [file, ending] : {std::pair(&source, "ptx"), {&cubin, "cubin"}, {&said, "txt"}})
+    if (Error error = file->create(ending))
+      return std::move(error);
+  raw_fd_ostream stream(source.descriptor, /*shouldClose=*/true);
+  stream << ptx.take_until([](char c) { return c == '\0'; });
+  stream.close();
+  if (std::error_code error = stream.error()) {
+    stream.clear_error();
+    return createStringError(error, "cannot write " + source.path.str().str());
+  }
+  for (TemporaryFile *file : {&cubin, &said})
+    if (std::error_code error = sys::fs::closeFile(file->descriptor))
+      return createStringError(error, "cannot write " + file->path.str().str());
+  std::string archOption = "-arch=" + arch.str(), message;
+  const StringRef arguments[] = {program, archOption, "-O3", "-v", source.path, "-o", cubin.path};
+  const std::optional<StringRef> redirects[] = {"", said.path, said.path};
+  int status = sys::ExecuteAndWait(program, arguments, std::nullopt, redirects, 0, 0, &message);
+  Expected<std::unique_ptr<MemoryBuffer>> text = said.read();
+  if (!text)
+    return text.takeError();
+  if (status != 0)
+    return createStringError("the CUDA toolkit's assembler fails with status " + Twine(status) + ": " +
+                             (message.empty() ? (*text)->getBuffer().trim() : StringRef(message)));
+  Expected<std::unique_ptr<MemoryBuffer>> code = cubin.read();
+  if (!code)
+    return code.takeError();
+  Assembled result;
+  result.cubin.assign((*code)->getBufferStart(), (*code)->getBufferEnd());
+  if (Error error = readNumbers((*text)->getBuffer(), result))
+    return std::move(error);
   return result;
 }
 
@@ -150,5 +224,9 @@ uint32_t braid::leastCudaDriver() { return 0; }
 Error braid::openAssembler() { return createStringError("this compiler was built without a CUDA toolkit"); }
 
 Expected<Assembled> braid::assemble(StringRef, StringRef) { return openAssembler(); }
+
+StringRef braid::wholeAssembler() { return ""; }
+
+Expected<Assembled> braid::assembleWhole(StringRef, StringRef) { return openAssembler(); }
 
 #endif

@@ -1,4 +1,6 @@
-//===- Assemble.h - PTX -> machine code of one GPU, by the toolkit's nvJitLink ------------------------------------===//
+//===- Assemble.h - PTX -> machine code of one GPU, by the toolkit's nvJitLink or ptxas ---------------------------===//
+// The library assembles what could still be linked with other code, as `ptxas -c` does; a kernel is all there is of its program, and the
+// toolkit's program may know that: it then saves no registers around a shuffle in a loop, and takes fewer of them for more blocks at a time.
 #ifndef COMPILER_CODEGEN_CUDA_ASSEMBLE_H
 #define COMPILER_CODEGEN_CUDA_ASSEMBLE_H
 
@@ -21,6 +23,13 @@ struct Assembled {
 /// Assembles one module of PTX, which ends in a zero byte, for `arch` (sm_90a). Needs no GPU and no driver. The library
 /// is opened when it is first needed: a missing one, and what the assembler does not take, are errors. Any thread.
 llvm::Expected<Assembled> assemble(llvm::StringRef ptx, llvm::StringRef arch);
+
+/// The same by the toolkit's program ptxas, to which nothing will be linked: files in the directory for temporary ones, and a process.
+/// An error where the toolkit that this was built with has no such program.
+llvm::Expected<Assembled> assembleWhole(llvm::StringRef ptx, llvm::StringRef arch);
+
+/// Where that program is; empty: nowhere.
+llvm::StringRef wholeAssembler();
 
 /// Opens the library, if it was not yet.
 llvm::Error openAssembler();

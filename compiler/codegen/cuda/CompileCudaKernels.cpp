@@ -361,6 +361,17 @@ static void waitForLaunchBefore(llvm::Function &kernel) {
   b.CreateCall(type, llvm::InlineAsm::get(type, "griddepcontrol.wait;", "~{memory}", /*hasSideEffects=*/true));
 }
 
+/// What the library makes spills where it saves registers around a shuffle; the toolkit's program, where there is one, does not.
+static llvm::Expected<Assembled> assembleKernel(StringRef ptx, const CudaTarget &target) {
+  if (target.assembledWhole)
+    return assembleWhole(ptx, target.arch);
+  llvm::Expected<Assembled> linked = assemble(ptx, target.arch);
+  if (!linked || !linked->spillBytes || wholeAssembler().empty())
+    return linked;
+  llvm::Expected<Assembled> whole = assembleWhole(ptx, target.arch);
+  return !whole || whole->spillBytes < linked->spillBytes ? std::move(whole) : std::move(linked);
+}
+
 static LogicalResult compileOne(Job &job, const CudaTarget &target) {
   ThreadClock clock;
   ModuleOp module = *job.module;
@@ -413,7 +424,7 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
     passes.run(*code);
   }
   job.ptx.push_back('\0');
-  llvm::Expected<Assembled> assembled = assemble(StringRef(job.ptx.data(), job.ptx.size()), target.arch);
+  llvm::Expected<Assembled> assembled = assembleKernel(StringRef(job.ptx.data(), job.ptx.size()), target);
   if (!assembled)
     return module.emitError("@") << job.kernel.name << ": " << llvm::toString(assembled.takeError());
   if (!assembled->loss.empty())
@@ -431,7 +442,11 @@ static LogicalResult compileOne(Job &job, const CudaTarget &target) {
 /// What a kernel's code depends on besides its text and the libraries that are loaded.
 static std::string describe(const CudaTarget &target) {
   std::string text = target.arch + ";" + std::to_string(target.limits.sharedBytes) + ";";
+  if (target.assembledWhole)
+    text += "whole;";
 #if BRAID_HAVE_CUDA
+  if (auto assembler = llvm::MemoryBuffer::getFile(BRAID_CUDA_ASSEMBLER))
+    text += llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef((*assembler)->getBuffer()))) + ";";
   // Where it cannot be read linkDeviceLibrary says so.
   if (auto library = llvm::MemoryBuffer::getFile(BRAID_CUDA_DEVICE_LIBRARY))
     text += llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef((*library)->getBuffer())));

@@ -144,7 +144,7 @@ function(braid_find_backends)
     endif()
     if(found_CUDA)
       set(BRAID_CUDA_DEFINITIONS BRAID_CUDA_MAJOR=${CUDAToolkit_VERSION_MAJOR}
-        BRAID_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}"
+        BRAID_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}" BRAID_CUDA_ASSEMBLER="${CUDAToolkit_BIN_DIR}/ptxas"
         BRAID_CUDA_DEVICE_LIBRARY="${library}" PARENT_SCOPE)
       set(BRAID_CUDA_INCLUDE_DIRS ${CUDAToolkit_INCLUDE_DIRS} PARENT_SCOPE)
     endif()
