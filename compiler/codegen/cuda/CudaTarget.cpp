@@ -17,12 +17,12 @@ llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
     llvm::Expected<BlockLimits> limits = parseEmulated(option, "emulated", found->second);
     if (!limits)
       return limits.takeError();
-    return CudaTarget{arch.str(), *limits, launchesEarly, /*emulated=*/true};
+    return CudaTarget{.arch = arch.str(), .limits = *limits, .launchesEarly = launchesEarly, .emulated = true};
   }
 #if !BRAID_HAVE_CUDA
   return llvm::createStringError("this compiler was built without a CUDA toolkit; valid: --target=cpu");
 #endif
   if (found != std::end(known) && name == arch)
-    return CudaTarget{arch.str(), found->second, launchesEarly};
+    return CudaTarget{.arch = arch.str(), .limits = found->second, .launchesEarly = launchesEarly};
   return llvm::createStringError("unknown architecture '" + arch + "'; valid: sm_90a (H100, H200), sm_80 (A100)");
 }

@@ -13,8 +13,8 @@ struct CudaTarget {
   std::string arch; ///< sm_90a or sm_80
   BlockLimits limits;
   bool launchesEarly = false; ///< a kernel may begin while the one before it runs, and wait for it
-  bool assembledWhole = false; ///< kernels become machine code by the toolkit's program, all of them
   bool emulated = false; ///< kernels run on a CPU, the threads of a block emulated: for tests
+  bool assembledWhole = false; ///< kernels become machine code by the toolkit's program, all of them
 
   /// "sm_90a" (H100, H200) or "sm_80" (A100); "sm_90a,emulated", "sm_80,emulated": the same threads for test/emulator
   /// ("sm_90a,emulated=4096": on blocks of so much shared memory). The error says which names are valid, or that this
