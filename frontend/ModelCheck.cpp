@@ -189,17 +189,17 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
 
 void Checker::pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters) {
   auto list = [&] {
-    std::vector<std::string> names;
+    std::string names;
     for (char c : letters)
-      names.emplace_back(1, c);
-    return llvm::join(names, ", ");
+      names += std::string(1, c) + ", ";
+    return names + (letters.empty() ? "" : "or ") + noPart + " for none";
   };
   if (pattern.empty())
     return report(key.str(), ("is empty; valid: letters of " + parts + ": " + list()).str());
   if (pattern.size() > 1024)
     return report(key.str(), formatv("has {0} letters; valid: at most 1024", pattern.size()).str());
   for (size_t i = 0; i < pattern.size(); ++i)
-    if (!llvm::is_contained(letters, pattern[i]))
+    if (pattern[i] != noPart && !llvm::is_contained(letters, pattern[i]))
       return report(key.str(),
                     formatv("'{0}' is not in {1}; valid: {2}", firstLetter(pattern.substr(i)), parts, list()).str());
   // A pattern longer than the model is cut: what is behind its end is unused like what no letter names.
@@ -266,9 +266,8 @@ void Checker::blocks() {
                .str());
   if (spec.init.kind == "deepnorm" && spec.init.scaleOutput)
     report("init.scale_output",
-           formatv("true with kind \"deepnorm\", whose gain {0} of {1} layers takes its place; valid: "
-                   "false",
-                   numberText(std::pow(8.0 * static_cast<double>(spec.numLayers), -0.25)), spec.numLayers)
+           formatv("true with kind \"deepnorm\", whose gain {0} of {1} residual sums takes its place; valid: false",
+                   numberText(std::pow(4.0 * static_cast<double>(spec.residualSums()), -0.25)), spec.residualSums())
                .str());
 }
 
@@ -309,6 +308,13 @@ llvm::LogicalResult Checker::run() {
     ffns.push_back(letter);
   pattern("layer_pattern", spec.layerPattern, "mixers", mixers);
   pattern("ffn_pattern", spec.ffnPattern, "ffns", ffns);
+  for (int64_t layer = 0; ok && layer < spec.numLayers; ++layer)
+    if (spec.mixerOf(layer) == noPart && spec.ffnOf(layer) == noPart)
+      report("layer_pattern",
+             formatv("layer {0} has neither a mixer (\"{1}\") nor a feed-forward (ffn_pattern \"{2}\"); "
+                     "valid: a letter in one of the two for every layer",
+                     layer, spec.layerPattern, spec.ffnPattern)
+                 .str());
   for (auto &[letter, m] : spec.mixers)
     std::visit([&, path = std::string("mixers.") + letter](auto &part) { mixer(path, part); }, m);
 
@@ -343,6 +349,23 @@ llvm::LogicalResult Checker::run() {
   train();
   schedule();
   return llvm::success(ok);
+}
+
+const MixerSpec *ModelSpec::findMixer(char letter) const {
+  auto found = mixers.find(letter);
+  return found == mixers.end() ? nullptr : &found->second;
+}
+
+const FfnSpec *ModelSpec::findFfn(char letter) const {
+  auto found = ffns.find(letter);
+  return found == ffns.end() ? nullptr : &found->second;
+}
+
+int64_t ModelSpec::residualSums() const {
+  int64_t sums = 0;
+  for (int64_t layer = 0; layer < numLayers; ++layer)
+    sums += (mixerOf(layer) != noPart) + (ffnOf(layer) != noPart);
+  return sums;
 }
 
 int64_t braid::firstValueWidth(const MixerSpec &mixer) {

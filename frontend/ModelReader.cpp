@@ -92,14 +92,14 @@ static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &ro
   return false;
 }
 
-/// alpha and beta of an object; alpha may be the word "deepnorm": (2 num_layers)^(1/4) (Wang et al. 2022).
-static void readScale(Reader &r, ResidualScale &scale, int64_t numLayers) {
+/// alpha and beta of an object; alpha may be the word "deepnorm", a number once all layers are known.
+static void readScale(Reader &r, ResidualScale &scale) {
   const Value *alpha = r.take("alpha");
-  if (alpha && alpha->kind == Kind::string && alpha->string == "deepnorm")
-    scale.alpha = std::pow(2.0 * static_cast<double>(std::max<int64_t>(numLayers, 1)), 0.25);
-  else if (alpha && !alpha->isNumber())
+  if (alpha)
+    scale.deepnorm = alpha->kind == Kind::string && alpha->string == "deepnorm";
+  if (alpha && !alpha->isNumber() && !scale.deepnorm)
     r.error("alpha", describe(*alpha) + " is not a number or \"deepnorm\"");
-  else
+  else if (!scale.deepnorm)
     r.number("alpha", scale.alpha, 0.0, 1e6, /*leastAllowed=*/false);
   r.number("beta", scale.beta, 0.0, 1e6, /*leastAllowed=*/false);
 }
@@ -111,8 +111,26 @@ static std::optional<ResidualScale> readResidual(Reader &r, Errors &errors, cons
     return std::nullopt;
   ResidualScale scale = model.residual;
   Reader s(*value, r.pathOf("residual"), errors);
-  readScale(s, scale, model.numLayers);
+  readScale(s, scale);
   return scale;
+}
+
+/// alpha of "deepnorm": (residual sums)^(1/4), which is (2 num_layers)^(1/4) where layers have two parts (Wang et al. 2022).
+static void resolveDeepnorm(ModelSpec &spec) {
+  double alpha = std::pow(static_cast<double>(spec.residualSums()), 0.25);
+  auto resolve = [&](ResidualScale &scale) {
+    if (scale.deepnorm)
+      scale.alpha = alpha;
+  };
+  auto resolvePart = [&](auto &part) {
+    if (part.residual)
+      resolve(*part.residual);
+  };
+  resolve(spec.residual);
+  for (auto &[letter, mixer] : spec.mixers)
+    std::visit(resolvePart, mixer);
+  for (auto &[letter, ffn] : spec.ffns)
+    std::visit(resolvePart, ffn);
 }
 
 static AttentionSpec readAttention(Reader &r, Errors &errors) {
@@ -507,15 +525,15 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
 /// An object of named parts, each named by one letter of a pattern.
 template <typename Spec, typename Read>
 static void readLetters(Reader &parent, StringRef key, StringRef example, std::map<char, Spec> &parts, Errors &errors,
-                        const ModelSpec &model, Read read) {
-  if (!parent.has(key)) {
+                        const ModelSpec &model, bool required, Read read) {
+  if (required && !parent.has(key)) {
     parent.take(key);
     return parent.error(key, ("is missing; valid: an object such as " + example).str());
   }
   const Value *object = parent.objectAt(key);
   if (!object)
     return;
-  if (object->fields.empty())
+  if (required && object->fields.empty())
     return parent.error(key, ("is empty; valid: an object such as " + example).str());
   for (const auto &[name, value] : object->fields) {
     std::string path = parent.pathOf(key) + "." + name;
@@ -659,18 +677,22 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   {
     Reader s(objectOrEmpty(r, "residual", errors), "residual", errors);
     s.choice("from", spec.residual.from, {"input", "normed"});
-    readScale(s, spec.residual, spec.numLayers);
+    readScale(s, spec.residual);
   }
   r.number("embedding_multiplier", spec.embeddingMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
   r.number("logits_multiplier", spec.logitsMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
 
   readLetters(r, "mixers", "{\"N\": {\"kind\": \"attention\", \"heads\": 8, \"head_dim\": 64}}", spec.mixers, errors,
-              spec, readMixer);
+              spec, /*required=*/true, readMixer);
   if (r.require("layer_pattern", "valid: letters of mixers, such as \"LLLN\""))
     r.string("layer_pattern", spec.layerPattern);
-  readLetters(r, "ffns", "{\"D\": {\"kind\": \"dense\", \"hidden\": 1024}}", spec.ffns, errors, spec, readFfn);
+  int64_t before = errors.number();
+  readLetters(r, "ffns", "{\"D\": {\"kind\": \"dense\", \"hidden\": 1024}}", spec.ffns, errors, spec,
+              /*required=*/false, readFfn);
   if (r.has("ffn_pattern"))
     r.string("ffn_pattern", spec.ffnPattern);
+  else if (spec.ffns.empty() && errors.number() == before)
+    spec.ffnPattern = std::string(1, noPart);
   else if (spec.ffns.size() == 1)
     spec.ffnPattern = std::string(1, spec.ffns.begin()->first);
   else if (spec.ffns.size() > 1)
@@ -751,5 +773,6 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
                          [&](const std::string &path, const std::string &message) { errors.report(path, message); });
   if (errors.any())
     return llvm::failure();
+  resolveDeepnorm(spec);
   return spec;
 }

@@ -92,6 +92,7 @@ struct RopeSpec {
 /// alpha times what passes by, beta times what a mixer or feed-forward adds.
 struct ResidualScale {
   double alpha = 1.0, beta = 1.0;
+  bool deepnorm = false; ///< alpha follows from the number of residual sums
 };
 
 struct AttentionSpec {
@@ -196,11 +197,11 @@ struct ResidualSpec : ResidualScale {
 
 struct InitSpec {
   /// scaled: standard deviation 1 / sqrt(inputs); normal: std; xavier_*: from inputs + outputs; deepnorm: xavier_normal
-  /// with gain (8 num_layers)^-1/4 on values, outputs and feed-forwards
+  /// with gain (4 sums)^-1/4 on values, outputs and feed-forwards; sums: ModelSpec::residualSums()
   std::string kind = "scaled";
   double std = 0.02; ///< of embeddings and head, and of all matrices with kind normal
   double gain = 1.0; ///< xavier_*
-  bool scaleOutput = true; ///< projections back to the residual stream: divided by sqrt(2 num_layers)
+  bool scaleOutput = true; ///< projections back to the residual stream: divided by sqrt(sums)
   int64_t baseWidth = 0; ///< mu-parametrisation relative to a model of this d_model; 0: none
 };
 
@@ -241,6 +242,9 @@ struct ScheduleSpec {
   }
 };
 
+/// What a pattern has in the place of a letter where a layer has no such part.
+inline constexpr char noPart = '-';
+
 struct ModelSpec {
   std::string name = "model";
   int64_t vocabSize = 0, dModel = 0, numLayers = 0, maxDocuments = 1, contextLen = 1024;
@@ -251,7 +255,7 @@ struct ModelSpec {
   ResidualSpec residual;
   double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
   std::string dtype = "f32"; ///< f32, bf16, f64: what floatTypesOf makes of it
-  std::string layerPattern, ffnPattern; ///< letters, repeated over the layers
+  std::string layerPattern, ffnPattern; ///< letters, repeated over the layers; noPart: none
   std::map<char, MixerSpec> mixers;
   std::map<char, FfnSpec> ffns;
   InitSpec init;
@@ -273,6 +277,11 @@ struct ModelSpec {
   int64_t cacheRows(int64_t window) const;
   char mixerOf(int64_t layer) const { return layerPattern[layer % layerPattern.size()]; }
   char ffnOf(int64_t layer) const { return ffnPattern[layer % ffnPattern.size()]; }
+  /// The part of a letter; null for noPart.
+  const MixerSpec *findMixer(char letter) const;
+  const FfnSpec *findFfn(char letter) const;
+  /// Mixers and feed-forwards of all layers: each adds to the residual stream once.
+  int64_t residualSums() const;
 };
 
 /// Gated activations multiply act(x w1) by x w3. `base` is the activation itself: silu for swiglu.

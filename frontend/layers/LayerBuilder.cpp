@@ -102,11 +102,11 @@ static Init matrixInit(const ModelSpec &spec, int64_t in, int64_t out, MatrixRol
   if (init.kind == "normal")
     std = init.std / (wide ? std::sqrt(spec.widthRatio()) : 1.0);
   if (init.kind == "deepnorm" && (role == MatrixRole::value || role == MatrixRole::output))
-    gain = std::pow(8.0 * static_cast<double>(spec.numLayers), -0.25);
+    gain = std::pow(4.0 * static_cast<double>(spec.residualSums()), -0.25);
   if (init.kind == "xavier_normal" || init.kind == "xavier_uniform" || init.kind == "deepnorm")
     std = gain * std::sqrt(2.0 / fans);
   if (role == MatrixRole::output && init.scaleOutput)
-    std /= std::sqrt(2.0 * static_cast<double>(spec.numLayers));
+    std /= std::sqrt(static_cast<double>(spec.residualSums()));
   if (init.kind == "xavier_uniform")
     return Init::uniform(-std::sqrt(3.0) * std, std::sqrt(3.0) * std);
   return Init::normal(std);
@@ -293,27 +293,32 @@ template <typename Parts> static ResidualScale scaleOf(const ModelSpec &spec, co
 
 Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn,
                         LayerMarks marks) {
-  std::string name = "layer_" + std::string(1, mixer) + "_" + std::string(1, ffn) + "_" +
-                     (entry.cached ? "cached_" : "") + (marks.recompute ? "recompute_" : "") +
+  auto nameOf = [](char letter) { return letter == noPart ? std::string("none") : std::string(1, letter); };
+  std::string name = "layer_" + nameOf(mixer) + "_" + nameOf(ffn) + "_" + (entry.cached ? "cached_" : "") +
+                     (marks.recompute ? "recompute_" : "") +
                      (marks.overlapDegree ? "degree" + std::to_string(marks.overlapDegree) + "_" : "") +
                      std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
   LayerBuilder b(spec, module, entry, name);
-  const MixerSpec &m = spec.mixers.at(mixer);
-  const FfnSpec &f = spec.ffns.at(ffn);
+  const MixerSpec *m = spec.findMixer(mixer);
+  const FfnSpec *f = spec.findFfn(ffn);
   auto mix = [&](Value x) {
-    if (auto *attention = std::get_if<AttentionSpec>(&m))
+    if (auto *attention = std::get_if<AttentionSpec>(m))
       return buildAttention(b, x, *attention);
-    if (auto *recurrence = std::get_if<RecurrenceSpec>(&m))
+    if (auto *recurrence = std::get_if<RecurrenceSpec>(m))
       return buildRecurrence(b, x, *recurrence);
-    return buildLsm(b, x, std::get<LsmSpec>(m));
+    return buildLsm(b, x, std::get<LsmSpec>(*m));
   };
   auto feed = [&](Value x) {
-    if (auto *dense = std::get_if<DenseSpec>(&f))
+    if (auto *dense = std::get_if<DenseSpec>(f))
       return buildDense(b, x, *dense, "ffn");
-    return buildExperts(b, x, std::get<MoeSpec>(f));
+    return buildExperts(b, x, std::get<MoeSpec>(*f));
   };
-  Value x1 = Sublayer{"norm1", "x1", scaleOf(spec, m), mix}.build(b, b.x());
-  Layer layer = b.finish(Sublayer{"norm2", "y", scaleOf(spec, f), feed}.build(b, x1));
+  Value y = b.x();
+  if (m)
+    y = Sublayer{"norm1", f ? "x1" : "y", scaleOf(spec, *m), mix}.build(b, y);
+  if (f)
+    y = Sublayer{"norm2", "y", scaleOf(spec, *f), feed}.build(b, y);
+  Layer layer = b.finish(y);
   if (marks.recompute)
     layer.function->setAttr("braid.recompute", b.builder.getUnitAttr());
   if (marks.overlapDegree)

@@ -174,7 +174,7 @@ struct LayerMarks {
   bool recompute = false; ///< its backward computes the activations again
   int64_t overlapDegree = 0; ///< token slices; 0: as many as the compilation asks for
 };
-/// norm, mixer, norm, feed-forward, with the residual stream around them.
+/// norm, mixer, norm, feed-forward, with the residual stream around them; a letter may be noPart.
 Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn,
                  LayerMarks marks);
 

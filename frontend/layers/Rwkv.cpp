@@ -40,7 +40,10 @@ Value project(LayerBuilder &b, StringRef name, Value x, const Dim &heads, int64_
 /// Which layer is the first that keeps values: an untrained entry of the weights, 1 or 0 for all heads, so that layers
 /// share a function.
 static Value isFirst(LayerBuilder &b, const LsmSpec &spec) {
-  auto keeps = [&](char letter) { return firstValueWidth(b.spec.mixers.at(letter)) != 0; };
+  auto keeps = [&](char letter) {
+    const MixerSpec *mixer = b.spec.findMixer(letter);
+    return mixer && firstValueWidth(*mixer) != 0;
+  };
   const std::string &pattern = b.spec.layerPattern;
   auto first = static_cast<int64_t>(std::find_if(pattern.begin(), pattern.end(), keeps) - pattern.begin());
   Init init{

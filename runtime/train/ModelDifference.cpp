@@ -93,7 +93,16 @@ struct Description {
 // pattern is what all layers say. What the compiler would refuse stays as it is.
 void nameByLayers(Json &json, const char *patternKey, const char *kindsKey, Description &description) {
   constexpr int64_t mostLayers = 1 << 16;
+  constexpr char none = '-'; // in the place of a letter: no such part
   auto layers = json.find("num_layers"), kinds = json.find(kindsKey), given = json.find(patternKey);
+  // No layer has such a part: as if there were no such keys.
+  if ((kinds == json.end() || (kinds->is_object() && kinds->empty())) &&
+      (given == json.end() ||
+       (given->is_string() && given->get<std::string>().find_first_not_of(none) == std::string::npos))) {
+    json.erase(kindsKey);
+    json.erase(patternKey);
+    return;
+  }
   if (layers == json.end() || !layers->is_number_integer() || kinds == json.end() || !kinds->is_object())
     return;
   std::string pattern = given != json.end() && given->is_string() ? given->get<std::string>() : "";
@@ -106,6 +115,10 @@ void nameByLayers(Json &json, const char *patternKey, const char *kindsKey, Desc
   Json named = Json::object(), all = Json::array();
   for (int64_t layer = 0; layer < count; ++layer) {
     std::string letter(1, pattern[static_cast<size_t>(layer) % pattern.size()]);
+    if (letter[0] == none) {
+      all.push_back(letter);
+      continue;
+    }
     auto kind = kinds->find(letter);
     if (kind == kinds->end())
       return;

@@ -118,6 +118,32 @@ TEST(ModelSpec, BlocksAndInitialValues) {
   EXPECT_EQ(spec.cacheRows(1000), 1024); // a ring as long as the context is none
 }
 
+TEST(ModelSpec, LayersOfOnePart) {
+  auto model = [](const std::string &keys, const std::string &more = "") {
+    return R"({"vocab_size": 256, "d_model": 64, "num_layers": 6, "residual": {"alpha": "deepnorm"}, )" + keys +
+           R"(, "mixers": {"L": {"kind": "gla", "heads": 4, "head_dim": 16, "residual": {"beta": 2}}})" + more + "}";
+  };
+  const std::string dense = R"(, "ffns": {"D": {"kind": "dense", "hidden": 8, "residual": {"alpha": 3}}})";
+  for (const std::string &none : {"", R"(, "ffns": {})", R"(, "ffns": {}, "ffn_pattern": "-")"}) {
+    Parsed parsed = parse(model(R"("layer_pattern": "L")", none));
+    ASSERT_TRUE(parsed.ok) << none;
+    EXPECT_EQ(parsed.spec.ffnOf(5), noPart);
+    EXPECT_EQ(parsed.spec.findFfn(noPart), nullptr);
+    EXPECT_EQ(parsed.spec.residualSums(), 6);
+    EXPECT_DOUBLE_EQ(parsed.spec.residual.alpha, std::pow(6.0, 0.25));
+  }
+  Parsed parsed = parse(model(R"("layer_pattern": "L-L", "ffn_pattern": "-DD")", dense));
+  ASSERT_TRUE(parsed.ok);
+  EXPECT_EQ(parsed.spec.residualSums(), 8);
+  const ResidualScale &gla = *std::get<LsmSpec>(*parsed.spec.findMixer('L')).residual;
+  EXPECT_DOUBLE_EQ(gla.alpha, std::pow(8.0, 0.25)); // of the model
+  EXPECT_EQ(gla.beta, 2);
+  EXPECT_EQ(std::get<DenseSpec>(*parsed.spec.findFfn('D')).residual->alpha, 3);
+  parsed = parse(model(R"("layer_pattern": "L", "ffn_pattern": "D")"));
+  ASSERT_EQ(parsed.errors.size(), 1u);
+  EXPECT_EQ(parsed.errors[0], "m.json:1: ffn_pattern: 'D' is not in ffns; valid: - for none");
+}
+
 TEST(ModelSpec, IntegersMayBeWrittenAsNumbers) {
   for (const char *text : {"4.8e1", "48.0", "480e-1"})
     EXPECT_EQ(parse(edited(R"("d_model": 64)", std::string(R"("d_model": )") + text)).spec.dModel, 48) << text;
@@ -258,8 +284,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("init": {"gain": 2})",
        "m.json:3: init.gain: changes nothing with kind \"scaled\"; valid: with xavier_uniform, xavier_normal"},
       {R"("name": "base")", R"("init": {"kind": "deepnorm", "scale_output": true})",
-       "m.json:3: init.scale_output: true with kind \"deepnorm\", whose gain 0.42044820762685725 of 4 layers takes its "
-       "place; valid: false"},
+       "m.json:3: init.scale_output: true with kind \"deepnorm\", whose gain 0.42044820762685725 of 8 residual sums "
+       "takes its place; valid: false"},
       {R"("name": "base")", R"("init": {"base_width": 0})",
        "m.json:3: init.base_width: 0 is out of range; valid: 1 to 131072"},
       {R"("name": "base")", R"("dtype": "f16")", "m.json:3: dtype: \"f16\" is not known; valid: f32, bf16, f64"},
@@ -306,9 +332,9 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("layer_pattern": "LN", )", "",
        "m.json:1: layer_pattern: is missing; valid: letters of mixers, such as \"LLLN\""},
       {R"("layer_pattern": "LN")", R"("layer_pattern": "LXN")",
-       "m.json:3: layer_pattern: 'X' is not in mixers; valid: L, N"},
+       "m.json:3: layer_pattern: 'X' is not in mixers; valid: L, N, or - for none"},
       {R"("layer_pattern": "LN")", R"("layer_pattern": "")",
-       "m.json:3: layer_pattern: is empty; valid: letters of mixers: L, N"},
+       "m.json:3: layer_pattern: is empty; valid: letters of mixers: L, N, or - for none"},
       {R"("layer_pattern": "LN")", R"("layer_pattern": "L")",
        "m.json:6: mixers.N: no layer uses it: layer_pattern is \"L\""},
       {R"("num_layers": 4)", R"("num_layers": 1)",
@@ -316,11 +342,20 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "at "
        "least 2, or no such part"},
       {R"("layer_pattern": "LN")", R"("layer_pattern": "LñN")",
-       "m.json:3: layer_pattern: 'ñ' is not in mixers; valid: L, N"},
+       "m.json:3: layer_pattern: 'ñ' is not in mixers; valid: L, N, or - for none"},
       {R"(, "ffn_pattern": "MD")", "",
        "m.json:1: ffn_pattern: is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no "
        "pattern)"},
-      {R"("ffn_pattern": "MD")", R"("ffn_pattern": "MDE")", "m.json:3: ffn_pattern: 'E' is not in ffns; valid: D, M"},
+      {R"("ffn_pattern": "MD")", R"("ffn_pattern": "MDE")",
+       "m.json:3: ffn_pattern: 'E' is not in ffns; valid: D, M, or - for none"},
+      {R"("layer_pattern": "LN", "ffn_pattern": "MD")", R"("layer_pattern": "LN-", "ffn_pattern": "MD-D")",
+       "m.json:3: layer_pattern: layer 2 has neither a mixer (\"LN-\") nor a feed-forward (ffn_pattern \"MD-D\"); "
+       "valid: "
+       "a letter in one of the two for every layer"},
+      {R"("ffn_pattern": "MD")", R"("ffn_pattern": "M-")",
+       "m.json:10: ffns.D: no layer uses it: ffn_pattern is \"M-\""},
+      {R"("L": {"kind")", R"("-": {"kind")",
+       "m.json:5: mixers.-: is not one letter; valid: a name of one letter, as the pattern uses it"},
       {R"("N": {"kind")", R"("attn": {"kind")",
        "m.json:6: mixers.attn: is not one letter; valid: a name of one letter, as the pattern uses it"},
       {R"({"kind": "gla", "heads": 4, "head_dim": 16})", "3", "m.json:5: mixers.L: 3 is not an object"},

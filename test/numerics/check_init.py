@@ -10,6 +10,7 @@ import numpy as np
 
 from harness import Report
 from compiled_model import CompiledModel
+from model import residual_sums
 
 LAYERS, WIDTH, HIDDEN, EXPERT, EXPERTS = 3, 96, 192, 64, 4
 BASE = {
@@ -36,24 +37,27 @@ INITS = {
     "deepnorm": {"kind": "deepnorm", "std": 0.1},
     "width": {"kind": "normal", "std": 0.05, "base_width": 24},
 }
+# Layers of one part: residual sums are counted, not layers.
+PARTS = {"parts": {"layer_pattern": "N-L", "ffn_pattern": "-DM"}, "deep parts": {"layer_pattern": "N-L", "ffn_pattern": "-DM"}}
+INITS |= {"parts": {"kind": "scaled"}, "deep parts": INITS["deepnorm"]}
 OUTPUTS, VALUES = ("wo", "w2"), ("wv", "w1", "w3")
 
 
-def deviation(init, name, shape):
+def deviation(init, name, shape, sums):
     part = name.split(".")[-1]
     fan_in, fan_out = shape[-2:]
     if name in ("embed.weight", "head.weight"):
         return init.get("std", 0.02)
     if init["kind"] == "normal":
         return init["std"] / (1 if part == "wf2" else np.sqrt(WIDTH / init["base_width"])) / (
-            np.sqrt(2 * LAYERS) if part in OUTPUTS else 1
+            np.sqrt(sums) if part in OUTPUTS else 1
         )
-    to_stream = np.sqrt(2 * LAYERS) if part in OUTPUTS and init.get("scale_output", True) else 1
+    to_stream = np.sqrt(sums) if part in OUTPUTS and init.get("scale_output", True) else 1
     if init["kind"] == "scaled":
         return 1 / np.sqrt(fan_in) / to_stream
     std = np.sqrt(2 / (fan_in + fan_out))
     if init["kind"] == "deepnorm":
-        return std * ((8 * LAYERS) ** -0.25 if part in OUTPUTS + VALUES else 1)
+        return std * ((4 * sums) ** -0.25 if part in OUTPUTS + VALUES else 1)
     return init["gain"] * std / to_stream
 
 
@@ -61,7 +65,8 @@ def main():
     report = Report("init")
     with report:
         for name, init in INITS.items():
-            model = CompiledModel(BASE | {"name": name, "init": init}, report.folder, name)
+            description = BASE | {"name": name, "init": init} | PARTS.get(name, {})
+            model = CompiledModel(description, report.folder, name.replace(" ", "-"))
             seed = {"seed": np.array([11], np.int64)}
             runs = [
                 model.program.call("init", seed, list(model.parameters), ["--threads", str(n)]) for n in (1, 2, 4)
@@ -73,7 +78,7 @@ def main():
                 if values.ndim < 2 or ".b" in tensor:
                     continue
                 values = values.astype(np.float64).ravel()
-                std = deviation(init, tensor, logical[tensor].shape)
+                std = deviation(init, tensor, logical[tensor].shape, residual_sums(description))
                 n, uniform = values.size, init["kind"] == "xavier_uniform" and "weight" not in tensor
                 miss = max(
                     abs(values.std() / std - 1) / (5 / np.sqrt(2 * n)), abs(values.mean()) / std / (5 / np.sqrt(n))

@@ -141,7 +141,7 @@ def check_reference(report, model, weights, batch, documents, limit=None, others
     """
     exact = model.dtype == "f64"
     limit = limit or (1e-8 if exact else 1e-4)
-    experts = ["expert_counts"] if any(f["kind"] == "moe" for f in model.description["ffns"].values()) else []
+    experts = ["expert_counts"] if any(f["kind"] == "moe" for f in model.description.get("ffns", {}).values()) else []
     values = model.step(weights, batch, ["loss", "aux_loss", "grad_norm", *experts, *model.gradients.values()])
     result = model.expected(weights, batch, documents)
     if experts:

@@ -127,7 +127,7 @@ def problems_of(path, build):
         for problem in [*check_commands(model), *check_memory(model)]:
             yield f"{what}: {problem}"
     if path.stem.startswith("tiny"):
-        patterns = re.findall(r'^  "(?:layer|ffn)_pattern": *"(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        patterns = re.findall(r'^  "(?:layer|ffn)_pattern": *"([\w-]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
         period = math.lcm(*map(len, patterns))
         two, four = (build(path, changes={"num_layers": period * rounds}) for rounds in (2, 4))
         yield from check_depth(two, four)

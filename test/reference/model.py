@@ -26,6 +26,15 @@ def read_description(path):
         return json.loads(re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*', lambda m: m.group(1) or "", file.read()))
 
 
+def patterns(description):
+    """Letters of mixers and of feed-forwards, "-" where a layer has none."""
+    return description["layer_pattern"], description.get("ffn_pattern") or next(iter(description.get("ffns", {})), "-")
+
+
+def residual_sums(description):
+    return sum(pattern[i % len(pattern)] != "-" for pattern in patterns(description) for i in range(description["num_layers"]))
+
+
 class Result:
     def __init__(self, tape, values, loss, aux, count, logits, ids, statistics):
         self.tape, self.values, self.count, self.ids, self.statistics = tape, values, count, ids, statistics
@@ -105,11 +114,11 @@ class Model:
     def layer(self, tape, x, documents, w, i, routes):
         """-> y, router loss or None, expert ids or None."""
         d = self.d
-        spec = d["mixers"][d["layer_pattern"][i % len(d["layer_pattern"])]]
-        spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
-        spec["shared"] = self.shared  # what layers hand on to later ones
-        pattern = d.get("ffn_pattern") or next(iter(d["ffns"]))
-        ffn = d["ffns"][pattern[i % len(pattern)]]
+        letters = [pattern[i % len(pattern)] for pattern in patterns(d)]
+        spec, ffn = (d.get(key, {}).get(letter) for key, letter in zip(("mixers", "ffns"), letters))  # None: no such part
+        if spec is not None:
+            spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
+            spec["shared"] = self.shared  # what layers hand on to later ones
         extra = [None, None]
 
         def feed(x):
@@ -120,6 +129,8 @@ class Model:
 
         placement = d.get("norm_placement", "pre")
         for name, keys, part in (("norm1", spec, lambda x: mixer(tape, x, documents, w, spec)), ("norm2", ffn, feed)):
+            if keys is None:
+                continue
             join = lambda past, added, keys=keys: self.join(tape, past, added, *self.residual(keys))
             if placement == "post":
                 x = self.norm(tape, join(x, part(x)), w, name)
@@ -135,7 +146,7 @@ class Model:
         """alpha and beta of a part: its own keys over the model's."""
         scale = {"alpha": 1.0, "beta": 1.0} | self.d.get("residual", {}) | keys.get("residual", {})
         deep = scale["alpha"] == "deepnorm"
-        return (2 * self.d["num_layers"]) ** 0.25 if deep else scale["alpha"], scale["beta"]
+        return residual_sums(self.d) ** 0.25 if deep else scale["alpha"], scale["beta"]
 
     def join(self, tape, past, added, alpha, beta):
         return tape.call(lambda a, b: (alpha * a + beta * b, lambda dy: (alpha * dy, beta * dy)), past, added)

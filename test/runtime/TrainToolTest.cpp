@@ -651,6 +651,15 @@ TEST(ModelDifferences, LayersByWhatTheyAre) {
   EXPECT_EQ(words(R"({"num_layers": 2, "layer_pattern": "X", "mixers": {"N": {}}})",
                   R"({"num_layers": 0, "layer_pattern": 3})"),
             "layer_pattern: \"X\" there, 3 here; num_layers: 2 there, 0 here");
+  // Layers without a part.
+  const char *parts = R"({"num_layers": 4, "layer_pattern": "N--N", "mixers": {"N": {"heads": 2}}})";
+  EXPECT_EQ(words(parts, R"({"num_layers": 4, "layer_pattern": "A--A", "mixers": {"A": {"heads": 2}}, "ffns": {}})"),
+            "?");
+  EXPECT_EQ(
+      words(parts, R"({"num_layers": 4, "layer_pattern": "N--", "ffn_pattern": "--", "mixers": {"N": {"heads": 2}}})"),
+      "?");
+  EXPECT_EQ(words(parts, R"({"num_layers": 4, "layer_pattern": "N-", "mixers": {"N": {"heads": 2}}})"),
+            "layer_pattern: \"N--N\" there, \"N-\" here");
 }
 
 // What the frontend took for keys that are left out says what they are; another object that is left out may be another thing.

@@ -54,7 +54,7 @@ std::vector<Experts> expertsOf(const Program &program, const std::string &entry)
   double tokens = rankTokens(program, *program.findEntry(entry));
   std::vector<Experts> experts(model->numLayers);
   for (auto [layer, own] : llvm::enumerate(experts))
-    if (const auto *moe = std::get_if<MoeSpec>(&model->ffns.at(model->ffnOf(layer))); moe && !moe->paddedSlots)
+    if (const auto *moe = std::get_if<MoeSpec>(model->findFfn(model->ffnOf(layer))); moe && !moe->paddedSlots)
       // Buffers of slices have room for every row: a capacity bounds what is in them.
       own = {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokens : 0,
              std::min(moe->capacityFactor.value_or(1), 1.0)};

@@ -240,7 +240,7 @@ void Tuner::searchLayers() {
   const Candidate start = candidates.front();
   std::map<std::pair<char, char>, std::vector<int64_t>> kinds; // layers with experts, by mixer and experts
   for (int64_t layer = 0; layer < spec->numLayers; ++layer)
-    if (std::holds_alternative<MoeSpec>(spec->ffns.at(spec->ffnOf(layer))))
+    if (const FfnSpec *ffn = spec->findFfn(spec->ffnOf(layer)); ffn && std::holds_alternative<MoeSpec>(*ffn))
       kinds[{spec->mixerOf(layer), spec->ffnOf(layer)}].push_back(layer);
   if (kinds.size() < 2)
     return;
