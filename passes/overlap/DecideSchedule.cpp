@@ -113,12 +113,14 @@ private:
     for (func::FuncOp function : candidates) {
       bool divided = hasOp(function, isDivided);
       if (int64_t sp = Mesh::of(getOperation()).size("sp"); sp > 1 && !divided) {
-        if (divides)
-          continue; // a prompt's
-        function.emitOpError() << "has rows that sp = " << sp
-                               << " ranks share and that were divided whole; valid: no slices, or --pipeline and "
-                                  "--overlap-degree when --mesh divides the rows";
-        return failure();
+        if (!divides) {
+          function.emitOpError() << "has rows that sp = " << sp
+                                 << " ranks share and that were divided whole; valid: no slices, or --pipeline and "
+                                    "--overlap-degree when --mesh divides the rows";
+          return failure();
+        }
+        if (!function->hasAttr(kLayerAttr))
+          continue; // a prompt's; in a layer that is trained, experts alone cross no tokens
       }
       int64_t degree = degrees.contains(function) ? degrees.at(function) : overlapDegree.getValue();
       if (degree == 1 && !divided)
@@ -328,7 +330,9 @@ private:
         chosen = std::move(decisions);
       }
     }
-    if (hasOp(first, isDivided) && chosen.front().mixers.size() > 1)
+    bool divides =
+        llvm::any_of(layers, [](const Layer *layer) { return hasOp(layer->directions.front().function, isDivided); });
+    if (divides && chosen.front().mixers.size() > 1)
       layOut(chosen.front().mixers);
     for (auto [layer, decision] : llvm::zip_equal(layers, chosen))
       if (decision.mixers.size() > 1 || decision.experts.size() > 1)

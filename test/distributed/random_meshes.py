@@ -29,6 +29,12 @@ def model(draw):
     if draw.random() < 0.3:  # more layers than the compiler joins in one function: repeats of groups, and what is left of them
         unit, layers = draw.choice([1, 1, 2]), draw.choice([6, 9, 10])
         pattern, ffns = ((part[:unit] * layers)[:layers] for part in (pattern, ffns))
+    if draw.random() < 0.4:  # layers of one part; the first has experts, and some layer a mixer
+        alone = [draw.choice([0, 1, 2]) for _ in range(layers)]
+        pattern = "".join("-" if part == 1 else letter for part, letter in zip(alone, pattern))
+        ffns = "".join("-" if part == 2 and layer else letter for layer, (part, letter) in enumerate(zip(alone, ffns)))
+        if not pattern.strip("-"):
+            pattern = next(iter(mixers)) + pattern[1:]
     experts = {"kind": "moe", "num_experts": draw.choice([4, 8]), "top_k": draw.choice([1, 2]), "expert_hidden": draw.choice([8, 16])}
     if draw.random() < 0.5:
         experts |= {"shared_hidden": 16, "shared_gate": layers % 2 == 0}
@@ -38,7 +44,7 @@ def model(draw):
         experts["capacity_factor"] = draw.choice([1.0, 1.25, 2.0])
     known = {"E": experts, "D": {"kind": "dense", "hidden": 32}}
     return {"name": "drawn", "vocab_size": 64, "d_model": 32, "num_layers": layers, "layer_pattern": pattern, "ffn_pattern": ffns, "context_len": 64, "dtype": "f64",
-            "mixers": {name: mixers[name] for name in sorted(set(pattern))}, "ffns": {name: known[name] for name in sorted(set(ffns))},
+            "mixers": {name: mixers[name] for name in sorted(set(pattern) - {"-"})}, "ffns": {name: known[name] for name in sorted(set(ffns) - {"-"})},
             "train": {"batch": 4, "seq_len": draw.choice([52, 56, 64]), "warmup_steps": 1}}
 
 
