@@ -2,6 +2,7 @@
 // Every key is translated, known to say nothing about what is computed, or has the one value that is computed; any other
 // is an error. Types and ranges of what is translated are the ordinary reader's.
 #include "frontend/HuggingFace.h"
+#include "frontend/HuggingFaceFamilies.h"
 #include "frontend/ModelImport.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -12,85 +13,6 @@ using namespace braid::json;
 using llvm::StringRef;
 
 namespace {
-
-/// What transformers takes for a key that a config of this family leaves out.
-struct Family {
-  StringRef name;
-  int64_t vocabSize, hiddenSize, intermediateSize, layers, heads;
-  int64_t kvHeads; ///< 0: heads
-  int64_t headDim; ///< 0: hidden_size / heads
-  int64_t positions;
-  double theta, eps;
-  int64_t window = 0; ///< 0: all
-  bool hasWindow = false; ///< sliding_window is that of all layers
-  bool switchesWindow = false; ///< windows only with use_sliding_window
-  bool qkvBias = false; ///< else a key of that name says it
-  bool qkNorm = false;
-  int64_t experts = 0, topK = 0; ///< 0: no mixture
-  int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
-  int64_t sharedHidden = 0; ///< of a shared expert with a gate; 0: none
-  bool normalizes = false; ///< norm_topk_prob
-  double turns = 1; ///< partial_rotary_factor; 1: no other
-  bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
-};
-
-constexpr Family families[] = {
-    {"llama", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e4, 1e-6},
-    {"mistral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e4, 1e-6, 4096, true},
-    {"mixtral", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e6, 1e-5, 0, true, false, false, false, 8, 2},
-    {"qwen2", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e4, 1e-6, 0, false, true, true},
-    {"qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 0, 32768, 1e4, 1e-6, 0, false, true, true, false, 60, 4, 1408, 5632},
-    {"qwen3", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e4, 1e-6, 0, false, true, false, true},
-    {"qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e4, 1e-6, 0, false, true, false, true, 128, 8, 768},
-    {"qwen3_next", 151936, 2048,  5632, 48,  16, 2,   256, 32768, 1e4,  1e-6, 0,
-     false,        false,  false, true, 512, 10, 512, 512, true,  0.25, true},
-};
-
-/// Families with something that a description cannot say, and the first such thing.
-constexpr std::pair<StringRef, StringRef> missing[] = {
-    {"olmoe", "a norm of q and k over all heads together"},
-    {"deepseek_v2", "latent attention (MLA)"},
-    {"deepseek_v3", "latent attention (MLA)"},
-    {"kimi_linear", "latent attention (MLA)"},
-    {"mamba", "layers without a feed-forward"},
-    {"mamba2", "layers without a feed-forward"},
-    {"gpt_oss", "attention sinks"},
-    {"jamba", "norms of a Mamba layer's step, input and output"},
-    {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
-    {"zamba2", "blocks that layers share"},
-    {"nemotron_h", "layers of one part"},
-    {"gemma", "a feed-forward gated by gelu_tanh"},
-    {"gemma2", "attention scores and logits that tanh bounds"},
-    {"gemma3", "a feed-forward gated by gelu_tanh"},
-    {"gemma3_text", "a feed-forward gated by gelu_tanh"},
-};
-
-/// Keys that say nothing about what is computed.
-constexpr StringRef silent[] = {
-    "model_type",
-    "architectures",
-    "transformers_version",
-    "use_cache",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "_name_or_path",
-    "return_dict",
-    "output_attentions",
-    "output_hidden_states",
-    "_attn_implementation",
-    "attn_implementation",
-    "tokenizer_class",
-    "unk_token_id",
-    "sep_token_id",
-    "auto_map",
-    "id2label",
-    "label2id",
-    "problem_type",
-    "torchscript",
-    "chunk_size_feed_forward",
-    "is_llama_config",
-};
 
 bool isEqual(const Value &a, const Value &b) {
   return a.isNumber() && b.isNumber() ? a.number == b.number
@@ -153,6 +75,10 @@ private:
   Value ropeScaling(const Value &rope, StringRef key, StringRef type);
   Value attention();
   Value gatedDeltanet();
+  Value mamba();
+  std::string blocks(Value &layers);
+  void layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern, std::string &ffnPattern);
+  void fixedKeysOfOnePart();
   void mixers(const Value &layers, Value &mixers, std::string &pattern);
   Value dtype();
   void fixedKeys();
@@ -314,7 +240,7 @@ Value Translation::attention() {
                         .str());
     headDim = named(numberValue(std::max<int64_t>(1, hidden.integer / heads.integer)), "head_dim");
   }
-  Value turned = rope(headDim);
+  Value turned = family.onePart ? Value() : rope(headDim);
   std::vector<Field> fields = {{"kind", stringValue("attention")},
                                {"heads", std::move(heads)},
                                {"kv_heads", std::move(kvHeads)},
@@ -391,6 +317,159 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
   mixers = object(std::move(parts));
 }
 
+/// A Mamba-2 mixer, or a Mamba mixer whose channels are one head.
+Value Translation::mamba() {
+  bool first = family.name == "mamba", hybrid = family.name == "nemotron_h";
+  auto key = [&](StringRef own, StringRef ofHybrid) { return hybrid ? ofHybrid : own; };
+  Value states = get(key("state_size", "ssm_state_size"), numberValue(int64_t(first ? 16 : 128)));
+  Value expand = get("expand", numberValue(int64_t(2)));
+  int64_t inner = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX) ? expand.integer * hidden.integer : 0;
+  if (!inner && !hybrid)
+    errors.report("expand", describe(expand) + " times hidden_size is no number of channels; valid: 1 to 1024");
+  std::vector<Field> fields = {{"kind", stringValue(first ? "mamba" : "mamba2")}};
+  if (first) {
+    Value rank = get("time_step_rank", stringValue("auto"));
+    if (isEqual(rank, stringValue("auto")))
+      rank = named(numberValue((hidden.integer + 15) / 16), "time_step_rank");
+    if (Value given = get("intermediate_size", numberValue(inner)); inner && !isEqual(given, numberValue(inner)))
+      errors.report(
+          "intermediate_size",
+          llvm::formatv("{0} is not expand times hidden_size, {1}; valid: that", describe(given), inner).str());
+    fields.push_back({"heads", numberValue(int64_t(1))});
+    fields.push_back({"head_dim", std::move(states)});
+    fields.push_back({"value_dim", named(numberValue(inner), "expand")});
+    fields.push_back({"gate_rank", std::move(rank)});
+  } else {
+    Value heads = get(key("num_heads", "mamba_num_heads"), numberValue(int64_t(128)));
+    Value width = get(key("head_dim", "mamba_head_dim"), numberValue(int64_t(64)));
+    if (!hybrid && inner && integerIn(heads, INT32_MAX) && integerIn(width, INT32_MAX) &&
+        heads.integer * width.integer != inner)
+      errors.report("num_heads", llvm::formatv("{0} times head_dim {1} is not expand {2} times hidden_size {3}; valid: "
+                                               "numbers with equal products",
+                                               heads.integer, width.integer, expand.integer, hidden.integer)
+                                     .str());
+    fields.push_back({"heads", std::move(heads)});
+    fields.push_back({"key_heads", get("n_groups", numberValue(int64_t(8)))});
+    fields.push_back({"head_dim", std::move(states)});
+    fields.push_back({"value_dim", std::move(width)});
+    fields.push_back({"norm_eps", get("layer_norm_epsilon", numberValue(family.eps))});
+  }
+  fields.push_back({"conv", object({{"kernel", get("conv_kernel", numberValue(int64_t(4)))},
+                                    {"bias", get("use_conv_bias", boolValue(true))}})});
+  Value steps = arrayValue({get("time_step_min", numberValue(0.001)), get("time_step_max", numberValue(0.1))});
+  fields.push_back({"step_range", named(std::move(steps), "time_step_min")});
+  return object(std::move(fields));
+}
+
+/// The letters of hybrid_override_pattern; `layers` becomes their number.
+std::string Translation::blocks(Value &layers) {
+  const Value *types = takeOptional("layers_block_type"), *letters = takeOptional("hybrid_override_pattern");
+  if (!types && !letters) {
+    errors.report("layers_block_type",
+                  "is missing, without which transformers takes layers with experts; valid: a list, "
+                  "or hybrid_override_pattern");
+    return "";
+  }
+  auto read = [&](StringRef key, const Value &given) {
+    std::string each;
+    auto add = [&](const std::string &path, const Value &type, bool isLetter) {
+      for (auto [letter, name, older] : blockTypes)
+        if (type.kind == Kind::string &&
+            (isLetter ? type.string[0] == letter : type.string == name || type.string == older)) {
+          each += letter;
+          return;
+        }
+      bool experts = isEqual(type, stringValue(isLetter ? "E" : "moe"));
+      errors.report(path,
+                    describe(type) +
+                        (experts ? " has a router with a correction of its choices, which a description cannot say"
+                                 : " is not computed") +
+                        (isLetter ? "; valid: M, *, -" : "; valid: \"linear_attention\", \"full_attention\", \"mlp\""));
+      each += ' ';
+    };
+    if (given.kind == Kind::string)
+      for (auto [i, letter] : llvm::enumerate(given.string))
+        add(llvm::formatv("{0}", key).str(), stringValue(StringRef(&letter, 1)), true);
+    for (auto [i, type] : llvm::enumerate(given.items))
+      add(llvm::formatv("{0}[{1}]", key, i).str(), type, false);
+    if (each.empty())
+      errors.report(key, describe(given) + " names no layer; valid: what each layer is");
+    return each;
+  };
+  StringRef key = types ? "layers_block_type" : "hybrid_override_pattern";
+  std::string each = read(key, types ? *types : *letters);
+  if (types && letters && letters->kind == Kind::string && letters->string != each)
+    errors.report("hybrid_override_pattern",
+                  describe(*letters) + " is not layers_block_type \"" + each + "\"; valid: one of the two keys");
+  Value count = named(numberValue(static_cast<int64_t>(each.size())), key);
+  if (const Value *given = takeOptional("num_hidden_layers"); given && !isEqual(*given, count))
+    errors.report("num_hidden_layers", describe(*given) + " is not the number of layers in " + key.str() + ", " +
+                                           describe(count) + "; valid: that");
+  layers = std::move(count);
+  return each;
+}
+
+/// M: Mamba or Mamba-2, N: attention, D: a feed-forward.
+void Translation::layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern,
+                                  std::string &ffnPattern) {
+  bool hybrid = family.name == "nemotron_h";
+  std::vector<Field> mixing, feeding;
+  std::string each = hybrid ? blocks(layers) : "M";
+  for (char block : each) {
+    mixerPattern += block == 'M' ? 'M' : block == '*' ? 'N' : '-';
+    ffnPattern += block == '-' ? 'D' : '-';
+  }
+  Value scan = mamba(); // keys of parts are known, used or not
+  if (StringRef(each).contains('M'))
+    mixing.push_back({"M", std::move(scan)});
+  if (hybrid) {
+    Value attentions = attention(), width = get("intermediate_size", numberValue(family.intermediateSize));
+    if (StringRef(each).contains('*'))
+      mixing.push_back({"N", std::move(attentions)});
+    if (StringRef(each).contains('-'))
+      feeding.push_back({"D", object({{"kind", stringValue("dense")},
+                                      {"hidden", std::move(width)},
+                                      {"activation", stringValue("relu2")}})});
+  }
+  mixerPattern = shortest(mixerPattern);
+  ffnPattern = shortest(ffnPattern);
+  mixers = object(std::move(mixing));
+  ffns = object(std::move(feeding));
+}
+
+void Translation::fixedKeysOfOnePart() {
+  for (StringRef key : silentOfOnePart)
+    (void)take(key);
+  only("use_bias", boolValue(false));
+  only("rms_norm", boolValue(true));
+  only("rms_norm_eps", get("layer_norm_epsilon", numberValue(family.eps)));
+  if (family.name == "nemotron_h") {
+    for (StringRef key :
+         {"attention_bias", "mlp_bias", "mamba_proj_bias", "output_router_logits", "tie_word_embeddings"})
+      only(key, boolValue(false));
+    only("mamba_hidden_act", stringValue("silu"));
+    only("mlp_hidden_act", stringValue("relu2"));
+    only("sliding_window", Value());
+    only("attention_head_dim", get("head_dim", numberValue(family.headDim)));
+    for (StringRef key : {"attention_dropout", "hidden_dropout"})
+      only(key, numberValue(int64_t(0)), /*nullable=*/true);
+  } else {
+    only("hidden_act", stringValue("silu"));
+    if (family.name == "mamba2")
+      (void)take("time_step_rank");
+  }
+  // Steps as they are: from 0 to infinity, which transformers writes as an object, older versions as a bare word.
+  const Value *limit = takeOptional("time_step_limit");
+  auto isInfinite = [](const Value &v) {
+    const Value *tagged = v.kind == Kind::object ? v.find("__float__") : &v;
+    return tagged && isEqual(*tagged, stringValue("Infinity"));
+  };
+  if (limit && !(limit->kind == Kind::array && limit->items.size() == 2 &&
+                 isEqual(limit->items[0], numberValue(int64_t(0))) && isInfinite(limit->items[1])))
+    errors.report("time_step_limit", describe(*limit) + " bounds steps, which is not computed; valid: [0.0, Infinity]");
+  only("quantization_config", Value());
+}
+
 Value Translation::dtype() {
   static constexpr std::pair<StringRef, StringRef> names[] = {
       {"float32", "f32"}, {"bfloat16", "bf16"}, {"float64", "f64"}};
@@ -408,6 +487,8 @@ Value Translation::dtype() {
 void Translation::fixedKeys() {
   for (StringRef key : silent)
     (void)take(key);
+  if (family.onePart)
+    return fixedKeysOfOnePart();
   only("hidden_act", stringValue("silu"));
   only("attention_dropout", numberValue(int64_t(0)), /*nullable=*/true);
   only("pretraining_tp", numberValue(int64_t(1)), /*nullable=*/true);
@@ -504,24 +585,31 @@ std::optional<Value> Translation::run() {
   hidden = get("hidden_size", numberValue(family.hiddenSize));
   Value layers = get("num_hidden_layers", numberValue(family.layers)), mixing, ffns;
   std::string layerPattern, ffnPattern;
-  mixers(layers, mixing, layerPattern);
-  feedForwards(layers, ffns, ffnPattern);
+  if (family.onePart) {
+    layersOfOnePart(layers, mixing, ffns, layerPattern, ffnPattern);
+  } else {
+    mixers(layers, mixing, layerPattern);
+    feedForwards(layers, ffns, ffnPattern);
+  }
+  Value eps = get(family.onePart ? "layer_norm_epsilon" : "rms_norm_eps", numberValue(family.eps));
+  Value scaleOutput =
+      family.onePart ? get("rescale_prenorm_residual", boolValue(family.name == "nemotron_h")) : boolValue(false);
   std::vector<Field> fields = {
       {"name", stringValue(family.name)},
       {"vocab_size", get("vocab_size", numberValue(family.vocabSize))},
       {"d_model", hidden},
       {"num_layers", std::move(layers)},
       {"context_len", get("max_position_embeddings", numberValue(family.positions))},
-      {"tie_embeddings", get("tie_word_embeddings", boolValue(false))},
+      {"tie_embeddings", get("tie_word_embeddings", boolValue(family.tied))},
       {"dtype", dtype()},
-      {"norm", object({{"kind", stringValue("rms")}, {"eps", get("rms_norm_eps", numberValue(family.eps))}})},
+      {"norm", object({{"kind", stringValue("rms")}, {"eps", std::move(eps)}})},
       {"layer_pattern", stringValue(layerPattern)},
       {"mixers", std::move(mixing)},
       {"ffn_pattern", stringValue(ffnPattern)},
       {"ffns", std::move(ffns)},
       {"init", object({{"kind", stringValue("normal")},
-                       {"std", get("initializer_range", numberValue(0.02))},
-                       {"scale_output", boolValue(false)}})},
+                       {"std", get("initializer_range", numberValue(family.name.starts_with("mamba") ? 0.1 : 0.02))},
+                       {"scale_output", std::move(scaleOutput)}})},
   };
   for (StringRef key : {"train", "schedule"}) // ours, as braid-tune writes them
     if (const Value *v = take(key))

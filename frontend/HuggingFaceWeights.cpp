@@ -10,9 +10,12 @@ namespace {
 
 class Names {
 public:
-  /// Norms of qwen3_next, all but the gated one, multiply by 1 + weight.
+  /// Norms of qwen3_next, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and nemotron_h have one
+  /// part, called mixer whatever it is.
   Names(StringRef family, const Value &description)
-      : family(family), description(description), normPlus(family == "qwen3_next") {}
+      : family(family), description(description), normPlus(family == "qwen3_next"),
+        onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"),
+        body(onePart ? "backbone." : "model."), attentionName(onePart ? "mixer." : "self_attn.") {}
   Value run();
 
 private:
@@ -25,11 +28,12 @@ private:
   void matrix(StringRef ours, StringRef theirs) { add(ours, theirs, {.transposed = true}); }
   void vector(StringRef ours, StringRef theirs) { add(ours, theirs, {}); }
   void ofLayer(StringRef ours, StringRef theirs, How how) {
-    add(("layers.{layer}." + ours).str(), ("model.layers.{layer}." + theirs).str(), how);
+    add(("layers.{layer}." + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
   }
   void dense(StringRef ours, StringRef theirs);
   void attention(const Value &mixer);
   void gatedDelta(const Value &mixer);
+  void mamba(const Value &mixer);
   void experts(const Value &ffn);
 
   static bool isTrue(const Value &object, StringRef key) {
@@ -44,6 +48,8 @@ private:
   StringRef family;
   const Value &description;
   int64_t normPlus;
+  bool onePart;
+  StringRef body, attentionName;
   std::vector<Field> weights;
 };
 
@@ -81,10 +87,10 @@ void Names::attention(const Value &mixer) {
     ofLayer("attn.wg", "self_attn.q_proj.weight",
             {.transposed = true, .groups = heads, .first = width, .last = 2 * width});
   } else {
-    ofLayer("attn.wq", "self_attn.q_proj.weight", {.transposed = true});
+    ofLayer("attn.wq", (attentionName + "q_proj.weight").str(), {.transposed = true});
   }
   for (StringRef name : {"k", "v", "o"})
-    ofLayer(("attn.w" + name).str(), ("self_attn." + name + "_proj.weight").str(), {.transposed = true});
+    ofLayer(("attn.w" + name).str(), (attentionName + name + "_proj.weight").str(), {.transposed = true});
   if (isTrue(mixer, "qkv_bias"))
     for (StringRef name : {"q", "k", "v"})
       ofLayer(("attn.b" + name).str(), ("self_attn." + name + "_proj.bias").str(), {});
@@ -121,6 +127,51 @@ void Names::gatedDelta(const Value &mixer) {
   ofLayer("lsm.wo", "linear_attn.out_proj.weight", {.transposed = true});
 }
 
+/// Mamba-2: rows of one matrix for the gate, v, k, q and the steps, and one convolution over v, k and q. Mamba: one for u
+/// and its gate, and of u another for the steps, k and q.
+void Names::mamba(const Value &mixer) {
+  int64_t H = number(mixer, "heads"), K = number(mixer, "head_dim"), V = number(mixer, "value_dim");
+  bool first = mixer.find("kind")->string == "mamba";
+  int64_t inner = H * V, keys = first ? K : number(mixer, "key_heads") * K;
+  if (H < 1 || V < 1 || keys < 1)
+    return; // the reader of descriptions says so
+  auto rows = [&](StringRef ours, StringRef theirs, int64_t begin, int64_t count, bool transposed) {
+    ofLayer(("lsm." + ours).str(), ("mixer." + theirs).str(),
+            {.transposed = transposed, .first = begin, .last = begin + count});
+  };
+  const Value *conv = mixer.find("conv");
+  auto convolution = [&](StringRef name, int64_t begin, int64_t count) {
+    rows(("conv_" + name + ".weight").str(), "conv1d.weight", begin, count, false);
+    if (isTrue(*conv, "bias"))
+      rows(("conv_" + name + ".bias").str(), "conv1d.bias", begin, count, false);
+  };
+  convolution("v", 0, inner);
+  if (first) {
+    int64_t rank = number(mixer, "gate_rank");
+    rows("wv", "in_proj.weight", 0, inner, true);
+    rows("wg", "in_proj.weight", inner, inner, true);
+    rows("wdt_a", "x_proj.weight", 0, rank, true);
+    rows("wk", "x_proj.weight", rank, keys, true);
+    rows("wq", "x_proj.weight", rank + keys, keys, true);
+    ofLayer("lsm.wdt_b", "mixer.dt_proj.weight", {.transposed = true});
+    ofLayer("lsm.dt_bias", "mixer.dt_proj.bias", {});
+    ofLayer("lsm.a_log", "mixer.A_log", {.transposed = true});
+  } else {
+    convolution("k", inner, keys);
+    convolution("q", inner + keys, keys);
+    rows("wg", "in_proj.weight", 0, inner, true);
+    rows("wv", "in_proj.weight", inner, inner, true);
+    rows("wk", "in_proj.weight", 2 * inner, keys, true);
+    rows("wq", "in_proj.weight", 2 * inner + keys, keys, true);
+    rows("wdt", "in_proj.weight", 2 * (inner + keys), H, true);
+    ofLayer("lsm.dt_bias", "mixer.dt_bias", {});
+    ofLayer("lsm.a_log", "mixer.A_log", {});
+    ofLayer("lsm.norm.weight", "mixer.norm.weight", {});
+  }
+  ofLayer("lsm.d", "mixer.D", {});
+  ofLayer("lsm.wo", "mixer.out_proj.weight", {.transposed = true});
+}
+
 void Names::experts(const Value &ffn) {
   if (family == "mixtral") {
     ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
@@ -139,21 +190,37 @@ void Names::experts(const Value &ffn) {
 }
 
 Value Names::run() {
-  vector("embed.weight", "model.embed_tokens.weight");
-  ofLayer("norm1.weight", "input_layernorm.weight", {.plus = normPlus});
-  ofLayer("norm2.weight", "post_attention_layernorm.weight", {.plus = normPlus});
-  for (const Field &mixer : description.find("mixers")->fields)
-    mixer.value.find("kind")->string == "attention" ? attention(mixer.value) : gatedDelta(mixer.value);
-  for (const Field &ffn : description.find("ffns")->fields)
-    ffn.value.find("kind")->string == "moe" ? experts(ffn.value) : dense("ffn", "mlp");
-  add("final_norm.weight", "model.norm.weight", {.plus = normPlus});
+  std::string embedding = (body + (onePart ? "embeddings.weight" : "embed_tokens.weight")).str();
+  vector("embed.weight", embedding);
+  bool hasMixers = !description.find("mixers")->fields.empty(), hasFfns = !description.find("ffns")->fields.empty();
+  if (hasMixers)
+    ofLayer("norm1.weight", onePart ? "norm.weight" : "input_layernorm.weight", {.plus = normPlus});
+  if (hasFfns)
+    ofLayer("norm2.weight", onePart ? "norm.weight" : "post_attention_layernorm.weight", {.plus = normPlus});
+  for (const Field &mixer : description.find("mixers")->fields) {
+    if (mixer.value.find("kind")->string == "attention")
+      attention(mixer.value);
+    else
+      onePart ? mamba(mixer.value) : gatedDelta(mixer.value);
+  }
+  for (const Field &ffn : description.find("ffns")->fields) {
+    if (ffn.value.find("kind")->string == "moe") {
+      experts(ffn.value);
+    } else if (onePart) {
+      ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
+      ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
+    } else {
+      dense("ffn", "mlp");
+    }
+  }
+  add("final_norm.weight", (body + (onePart ? "norm_f.weight" : "norm.weight")).str(), {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
-  if (family == "qwen3_next")
+  if (family == "qwen3_next" || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens
   std::vector<Field> equal;
   if (isTrue(description, "tie_embeddings"))
-    equal.push_back({"lm_head.weight", stringValue("model.embed_tokens.weight")});
+    equal.push_back({"lm_head.weight", stringValue(embedding)});
   else
     matrix("head.weight", "lm_head.weight");
   return objectValue({{"weights", objectValue(std::move(weights))},

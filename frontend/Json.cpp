@@ -182,6 +182,43 @@ private:
 
 } // namespace
 
+/// How much of a text is one string or comment, or else one character.
+static size_t lengthOfNext(StringRef text) {
+  auto behind = [&](size_t end, size_t more) { return end == StringRef::npos ? text.size() : end + more; };
+  if (text.starts_with("//"))
+    return behind(text.find('\n'), 0);
+  if (text.starts_with("/*"))
+    return behind(text.find("*/", 2), 2);
+  if (!text.starts_with("\""))
+    return 1;
+  size_t at = 1;
+  while (at < text.size() && text[at] != '"')
+    at += text[at] == '\\' ? 2 : 1;
+  return std::min(at + 1, text.size());
+}
+
+/// Python writes Infinity, -Infinity and NaN as bare words, which JSON does not have: they become strings, and readers say
+/// what they think of them.
+static std::string quoteBareWords(StringRef text) {
+  std::string quoted;
+  while (!text.empty()) {
+    bool isWord = false;
+    for (StringRef word : {"Infinity", "-Infinity", "NaN"})
+      if (text.starts_with(word)) {
+        (quoted += '"').append(word.begin(), word.end()) += '"';
+        text = text.drop_front(word.size());
+        isWord = true;
+        break;
+      }
+    if (isWord)
+      continue;
+    size_t length = lengthOfNext(text);
+    quoted.append(text.begin(), text.begin() + length);
+    text = text.drop_front(length);
+  }
+  return quoted;
+}
+
 std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticFn error) {
   LineCount count;
   TreeBuilder builder(count.line, filename, error);
@@ -192,6 +229,8 @@ std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticF
               .str());
     return std::nullopt;
   }
+  std::string quoted = quoteBareWords(text);
+  text = quoted;
   CountingIterator begin{text.begin(), &count}, end{text.end(), &count};
   bool ok = nlohmann::json::sax_parse(begin, end, &builder, nlohmann::json::input_format_t::json, /*strict=*/true,
                                       /*ignore_comments=*/true);

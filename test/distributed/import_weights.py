@@ -27,6 +27,14 @@ CONFIGS = {
                    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
                    "full_attention_interval": 3},
 }
+# Layers of one part.
+SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
+ONE_PART = {
+    "mamba": SMALL | {"num_hidden_layers": 2, "state_size": 6, "time_step_rank": 3},
+    "mamba2": SMALL | {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 12, "n_groups": 2, "tie_word_embeddings": True},
+    "nemotron_h": SMALL | {"hybrid_override_pattern": "M-*M", "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 12, "n_groups": 2,
+                           "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 48, "use_conv_bias": False},
+}
 (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog, again and again, until it is long enough. " * 20)
 
 
@@ -108,6 +116,37 @@ def of_qwen3_next(ours):
     return theirs | {"mtp.fc.weight": np.ones((3, 2), np.float32)}
 
 
+def of_one_part(ours):
+    """The same of families whose layers have one part: what reads x, and what a convolution reads, is one matrix."""
+    theirs = {"backbone.embeddings.weight": ours["embed.weight"], "backbone.norm_f.weight": ours["final_norm.weight"]}
+    if "head.weight" in ours:
+        theirs["lm_head.weight"] = ours["head.weight"].T
+    for layer in range(1 + max(int(name.split(".")[1]) for name in ours if name.startswith("layers."))):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"backbone.layers.{layer}."
+        theirs[at + "norm.weight"] = of.get("norm1.weight", of.get("norm2.weight"))
+        at += "mixer."
+        rows = lambda parts: np.concatenate([of[f"lsm.{part}"].T for part in parts])
+        if "ffn.w1" in of:
+            theirs |= {at + "up_proj.weight": of["ffn.w1"].T, at + "down_proj.weight": of["ffn.w2"].T}
+        elif "attn.wq" in of:
+            theirs |= {at + f"{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"}
+        else:
+            first = "lsm.wdt_a" in of
+            convolved = "v" if first else "vkq"
+            theirs[at + "conv1d.weight"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in convolved])[:, None, :]
+            if "lsm.conv_v.bias" in of:
+                theirs[at + "conv1d.bias"] = np.concatenate([of[f"lsm.conv_{x}.bias"].reshape(-1) for x in convolved])
+            theirs[at + "in_proj.weight"] = rows(("wv", "wg") if first else ("wg", "wv", "wk", "wq", "wdt"))
+            theirs |= {at + "out_proj.weight": of["lsm.wo"].T, at + "D": of["lsm.d"].reshape(-1)}
+            if first:
+                theirs |= {at + "x_proj.weight": rows(("wdt_a", "wk", "wq")), at + "dt_proj.weight": of["lsm.wdt_b"].T,
+                           at + "dt_proj.bias": of["lsm.dt_bias"].reshape(-1), at + "A_log": of["lsm.a_log"][0].T}
+            else:
+                theirs |= {at + "dt_bias": of["lsm.dt_bias"], at + "A_log": of["lsm.a_log"], at + "norm.weight": of["lsm.norm.weight"]}
+    return theirs
+
+
 def braid(*arguments):
     return subprocess.run(["braid-run", *map(str, arguments)], capture_output=True, text=True)
 
@@ -168,16 +207,16 @@ def bf16(value):
     return high, (high.astype(np.uint32) << 16).view(np.float32)
 
 
-for family, more in CONFIGS.items():
+for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART).items():
     config = folder / f"{family}.json"
-    config.write_text(json.dumps(BASE | more | {"model_type": family}))
+    config.write_text(json.dumps(given | {"model_type": family}))
     program = compile_to(folder / f"{family}.braid", config)
     error = train(program, folder / family, "--steps=3", "--lr=0.05", "--warmup=0")
     assert not error, error
     begun = weights(folder / family)
-    library = of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun)
+    library = of_one_part(begun) if family in ONE_PART else of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun)
     write_library(folder / f"{family}-library", library, files=1 if family == "mixtral" else 3)
-    kinds = [("f32", "", 1)]
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family == "nemotron_h" else [])
     if family == "qwen3_moe":
         kinds += [("f32", "tp=2", 2), ("bf16", "", 1), ("bf16", "dp=2,ep=2", 2), ("bf16", "dp=2,tp=2,ep=2", 4)]
     for dtype, mesh, ranks in kinds:

@@ -44,25 +44,31 @@ void expectError(const std::string &text, const std::string &message) {
   EXPECT_EQ(parsed.errors[0], message);
 }
 
-/// Weights of models with gated feed-forwards.
+/// Weights of models whose feed-forwards, but those without a mixer, are gated.
 int64_t parameters(const ModelSpec &spec) {
   int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
-    const MixerSpec &mixer = spec.mixers.at(spec.mixerOf(layer));
-    total += 2 * spec.dModel;
-    if (const auto *a = std::get_if<AttentionSpec>(&mixer)) {
+    const MixerSpec *mixer = spec.findMixer(spec.mixerOf(layer));
+    const FfnSpec *ffn = spec.findFfn(spec.ffnOf(layer));
+    total += (mixer ? spec.dModel : 0) + (ffn ? spec.dModel : 0);
+    if (const auto *a = std::get_if<AttentionSpec>(mixer)) {
       total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
                (a->qkNorm ? 2 * a->headDim : 0) + (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
-    } else { // the gated delta rule
-      const auto &l = std::get<LsmSpec>(mixer);
-      int64_t keys = l.keyHeads * l.headDim, values = l.heads * l.valueDim;
-      total += spec.dModel * (2 * keys + 3 * values + 2 * l.heads) + l.conv->kernel * (2 * keys + values) +
-               2 * l.heads + l.valueDim;
+    } else if (const auto *l = std::get_if<LsmSpec>(mixer)) {
+      int64_t keys = l->keyHeads * l->headDim, values = l->heads * l->valueDim;
+      int64_t taps = l->conv->kernel + (l->conv->bias ? 1 : 0);
+      if (l->kind ==
+          LsmKind::mamba) // also a rate for every state of a channel; steps and keys are made of its channels
+        total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim);
+      else if (l->kind == LsmKind::mamba2)
+        total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads + values;
+      else // the gated delta rule
+        total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
+                 l->valueDim;
     }
-    const FfnSpec &ffn = spec.ffns.at(spec.ffnOf(layer));
-    if (const auto *dense = std::get_if<DenseSpec>(&ffn))
-      total += 3 * spec.dModel * dense->hidden;
-    else if (const auto *moe = std::get_if<MoeSpec>(&ffn))
+    if (const auto *dense = std::get_if<DenseSpec>(ffn))
+      total += (mixer ? 3 : 2) * spec.dModel * dense->hidden;
+    else if (const auto *moe = std::get_if<MoeSpec>(ffn))
       total += moe->numExperts * spec.dModel * (1 + 3 * moe->expertHidden) + spec.dModel * 3 * moe->sharedHidden +
                (moe->sharedGate ? spec.dModel : 0);
   }
@@ -215,6 +221,64 @@ TEST(HuggingFace, Qwen3Next) {
   EXPECT_EQ(turned(R"("head_dim": 100, "partial_rotary_factor": 0.5)"), 50);
 }
 
+// Older versions of transformers write infinity as a bare word.
+TEST(HuggingFace, Mamba2) {
+  std::string text = config("mamba2", R"("architectures": ["Mamba2ForCausalLM"], "bos_token_id": 0, "chunk_size": 256,
+    "conv_kernel": 4, "eos_token_id": 0, "expand": 2, "head_dim": 64, "hidden_act": "silu", "hidden_size": 4096,
+    "initializer_range": 0.1, "layer_norm_epsilon": 1e-05, "n_groups": 8, "norm_before_gate": true, "num_heads": 128,
+    "num_hidden_layers": 64, "pad_token_id": 0, "rescale_prenorm_residual": false, "residual_in_fp32": true,
+    "rms_norm": true, "state_size": 128, "tie_word_embeddings": false, "time_step_floor": 0.0001,
+    "time_step_init_scheme": "random", "time_step_limit": [0.0, Infinity], "time_step_max": 0.1, "time_step_min": 0.001,
+    "time_step_rank": 256, "time_step_scale": 1.0, "torch_dtype": "bfloat16", "transformers_version": "4.42.0",
+    "use_bias": false, "use_cache": true, "use_conv_bias": true, "vocab_size": 32768)");
+  expectDescription(text, R"({"name": "mamba2", "vocab_size": 32768, "d_model": 4096, "num_layers": 64,
+    "context_len": 1048576, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "layer_pattern": "M", "mixers": {"M": {"kind": "mamba2", "heads": 128, "key_heads": 8, "head_dim": 128,
+    "value_dim": 64, "norm_eps": 1e-5, "conv": {"kernel": 4, "bias": true}, "step_range": [0.001, 0.1]}},
+    "ffn_pattern": "-", "ffns": {}, "init": {"kind": "normal", "std": 0.1, "scale_output": false}})");
+  EXPECT_EQ(parameters(*parse(text).spec), 7'285'403'648);
+  EXPECT_TRUE(parse(config("mamba2", R"("time_step_limit": [0.0, {"__float__": "Infinity"}])")).spec);
+  EXPECT_TRUE(parse(config("mamba2", R"("rescale_prenorm_residual": true)")).spec->init.scaleOutput);
+}
+
+TEST(HuggingFace, Mamba) {
+  Parsed parsed = parse(config("mamba", R"("hidden_size": 2048, "num_hidden_layers": 48, "intermediate_size": 4096)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  const auto &mamba = std::get<LsmSpec>(*parsed.spec->findMixer('M'));
+  EXPECT_EQ(mamba.kind, LsmKind::mamba);
+  EXPECT_EQ(mamba.gateRank, 128); // of "auto"
+  EXPECT_TRUE(parsed.spec->tieEmbeddings);
+  EXPECT_EQ(parameters(*parsed.spec), 1'372'178'432);
+  EXPECT_EQ(parameters(*parse(config("mamba")).spec), 159'308'544);
+}
+
+TEST(HuggingFace, NemotronH) {
+  const char *pattern = "M-M-M-MM-M-M-M*-M-M-M*-M-M-M-M*-M-M-M-M*-M-MM-M-M-M-M-M-";
+  std::string text =
+      config("nemotron_h",
+             std::string(R"("hybrid_override_pattern": ")") + pattern +
+                 R"(", "num_hidden_layers": 56, "attention_head_dim": 128, "hidden_size": 4096, "mamba_head_dim": 64,
+      "mamba_num_heads": 128, "mlp_hidden_act": "relu2", "sliding_window": null, "time_step_limit": [0.0, Infinity],
+      "residual_in_fp32": false, "rms_norm_eps": 1e-05, "layer_norm_epsilon": 1e-05, "use_mamba_kernels": true)");
+  Parsed parsed = parse(text);
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 8'605'937'792);
+  EXPECT_EQ(parsed.spec->residualSums(), 56);
+  EXPECT_EQ(parsed.spec->layerPattern.substr(0, 16), "M-M-M-MM-M-M-MN-");
+  EXPECT_EQ(parsed.spec->ffnPattern.substr(0, 16), "-D-D-D--D-D-D--D");
+  EXPECT_FALSE(std::get<AttentionSpec>(*parsed.spec->findMixer('N')).rope);
+  EXPECT_EQ(std::get<DenseSpec>(*parsed.spec->findFfn('D')).activation, "relu2");
+  // As transformers writes layers now, and as it did.
+  for (const char *types : {R"(["linear_attention", "mlp", "full_attention"])", R"(["mamba", "mlp", "attention"])"}) {
+    parsed = parse(config("nemotron_h", std::string(R"("layers_block_type": )") + types));
+    ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+    EXPECT_EQ(parsed.spec->layerPattern, "M-N");
+    EXPECT_EQ(parsed.spec->ffnPattern, "-D"); // "-D-"
+    EXPECT_EQ(parsed.spec->numLayers, 3);
+  }
+  EXPECT_EQ(parse(config("nemotron_h", R"("hybrid_override_pattern": "M-M-")")).spec->layerPattern, "M-");
+}
+
 TEST(HuggingFace, SlowerRotations) {
   auto scaling = [](const std::string &family, const std::string &more) {
     Parsed parsed = parse(config(family, more));
@@ -312,9 +376,10 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 }
 
 TEST(HuggingFace, Refusals) {
-  const std::string valid =
-                        "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next",
-                    file = "config.json:";
+  const std::string
+      valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, mamba, "
+              "mamba2, nemotron_h",
+      file = "config.json:";
   expectError(config("deepseek_v3"),
               file + "1: model_type: \"deepseek_v3\" needs latent attention (MLA), which a description cannot say" +
                   valid);
@@ -326,6 +391,8 @@ TEST(HuggingFace, Refusals) {
   expectError(config("llava", R"("text_config": {})"),
               file + "2: text_config: an object is the part for text of a larger model's config, which is not read" +
                   valid);
+  expectError(config("nemotron_h"), file + "1: layers_block_type: is missing, without which transformers takes layers "
+                                           "with experts; valid: a list, or hybrid_override_pattern");
   // One wrong value: key, what is said, what would be valid.
   struct {
     const char *family, *text, *message;
@@ -388,6 +455,42 @@ TEST(HuggingFace, Refusals) {
        "layer_types[0]: \"mamba\" is not computed; valid: \"linear_attention\", \"full_attention\""},
       {"qwen3_next", R"("linear_num_key_heads": 5)",
        "linear_num_key_heads: 5 does not divide heads 32; valid: 1, 2, 4, 8, 16, 32"},
+      {"mamba2", R"("num_heads": 64)",
+       "num_heads: 64 times head_dim 64 is not expand 2 times hidden_size 4096; valid: numbers with equal products"},
+      {"mamba2", R"("use_bias": true)", "use_bias: true of a mamba2 config is not computed; valid: false"},
+      {"mamba2", R"("time_step_limit": [0.0, 1.0])",
+       "time_step_limit: a list bounds steps, which is not computed; valid: [0.0, Infinity]"},
+      {"mamba2", R"("rms_norm": false)", "rms_norm: false of a mamba2 config is not computed; valid: true"},
+      {"mamba2", R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of a mamba2 config is not computed; valid: \"silu\""},
+      {"mamba2", R"("intermediate_size": 8192)",
+       "intermediate_size: 8192 is of an unknown key of a mamba2 config; valid: the keys that models/README.md lists"},
+      {"mamba", R"("intermediate_size": 1000)",
+       "intermediate_size: 1000 is not expand times hidden_size, 1536; valid: that"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME*-")",
+       "hybrid_override_pattern: \"E\" has a router with a correction of its choices, which a description cannot say; "
+       "valid: M, *, -"},
+      {"nemotron_h", R"("layers_block_type": ["mlp", "moe"])",
+       "layers_block_type[1]: \"moe\" has a router with a correction of its choices, which a description cannot say; "
+       "valid: \"linear_attention\", \"full_attention\", \"mlp\""},
+      {"nemotron_h", R"("layers_block_type": ["conv"])",
+       "layers_block_type[0]: \"conv\" is not computed; valid: \"linear_attention\", \"full_attention\", \"mlp\""},
+      {"nemotron_h", R"("hybrid_override_pattern": "M-", "num_hidden_layers": 3)",
+       "num_hidden_layers: 3 is not the number of layers in hybrid_override_pattern, 2; valid: that"},
+      {"nemotron_h", R"("hybrid_override_pattern": "M-", "layers_block_type": ["mamba", "attention"])",
+       "hybrid_override_pattern: \"M-\" is not layers_block_type \"M*\"; valid: one of the two keys"},
+      {"nemotron_h", R"("hybrid_override_pattern": "")",
+       "hybrid_override_pattern: \"\" names no layer; valid: what each layer is"},
+      {"nemotron_h", R"("hybrid_override_pattern": "M-", "mlp_bias": true)",
+       "mlp_bias: true of a nemotron_h config is not computed; valid: false"},
+      {"nemotron_h", R"("hybrid_override_pattern": "M-", "mlp_hidden_act": "silu")",
+       "mlp_hidden_act: \"silu\" of a nemotron_h config is not computed; valid: \"relu2\""},
+      {"nemotron_h", R"("hybrid_override_pattern": "M*", "sliding_window": 64)",
+       "sliding_window: 64 of a nemotron_h config is not computed; valid: null"},
+      {"nemotron_h", R"("hybrid_override_pattern": "M*", "tie_word_embeddings": true)",
+       "tie_word_embeddings: true of a nemotron_h config is not computed; valid: false"},
+      {"nemotron_h", R"("hybrid_override_pattern": "M*", "rms_norm_eps": 1e-6)",
+       "rms_norm_eps: 1e-06 of a nemotron_h config is not computed; valid: 1e-05"},
+      {"mamba2", R"("n_groups": 3)", "n_groups: 3 does not divide heads 128; valid: 1, 2, 4, 8, 16, 32, 64, 128"},
       // The ordinary reader's, under the keys of the config.
       {"llama", R"("num_key_value_heads": 5)",
        "num_key_value_heads: 5 does not divide heads 32; valid: 1, 2, 4, 8, 16, 32"},

@@ -281,6 +281,10 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("embedding_multiplier": 0)",
        "m.json:3: embedding_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
       {R"("name": "base")", R"("logits_multiplier": "1")", "m.json:3: logits_multiplier: \"1\" is not a number"},
+      // As Python writes them; not in texts and comments.
+      {R"("name": "base")", R"("name": "Infinity \" NaN" /* NaN */, "logits_multiplier": -Infinity)",
+       "m.json:3: logits_multiplier: \"-Infinity\" is not a number"},
+      {R"("d_model": 64)", R"("d_model": NaN)", "m.json:3: d_model: \"NaN\" is not an integer"},
       {R"("name": "base")", R"("init": {"gain": 2})",
        "m.json:3: init.gain: changes nothing with kind \"scaled\"; valid: with xavier_uniform, xavier_normal"},
       {R"("name": "base")", R"("init": {"kind": "deepnorm", "scale_output": true})",

@@ -112,6 +112,9 @@ def description_seeds():
     for family in ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"):  # configs of transformers
         yield json.dumps({"model_type": family, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
                           "num_key_value_heads": 2, "vocab_size": 64, "rope_parameters": {"rope_type": "default"}}).encode()
+    one_part = {"vocab_size": 64, "hidden_size": 32, "time_step_limit": [0.0, float("inf")]}  # written as Infinity
+    yield json.dumps(one_part | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "num_hidden_layers": 2}).encode()
+    yield json.dumps(one_part | {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*", "mamba_num_heads": 8}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()

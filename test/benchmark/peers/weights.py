@@ -31,6 +31,13 @@ FAMILIES = {
                     "shared_expert_intermediate_size": 40, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
                     "linear_value_head_dim": 24, "mlp_only_layers": [1]}],
 }
+# Layers of one part; a prefill of nemotron_h takes no step below time_step_min, which a description cannot say: here it is below all of them.
+ONE_PART = {"mamba": [{"state_size": 12, "time_step_rank": 5}, {"tie_word_embeddings": False, "use_conv_bias": False, "conv_kernel": 3}],
+            "mamba2": [{"num_heads": 8, "head_dim": 16, "state_size": 24, "n_groups": groups, "tie_word_embeddings": groups == 1, "use_conv_bias": groups > 1}
+                       for groups in (1, 4)],
+            "nemotron_h": [{"hybrid_override_pattern": "M-M*-MM-", "mamba_num_heads": 8, "mamba_head_dim": 12, "ssm_state_size": 24, "n_groups": 2,
+                            "head_dim": 24, "time_step_min": 1e-9}]}
+FAMILIES |= ONE_PART
 ROTATIONS = {"linear": {"rope_type": "linear", "factor": 4.0},
              "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
              "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}
@@ -47,10 +54,13 @@ def run(*command):
 def compare(family, more, folder):
     """-> the largest difference and the largest logit, of the prefill and of the token behind it."""
     torch.manual_seed(1)
-    config = transformers.AutoConfig.for_model(family, **(BASE | more))
+    given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if family.startswith("mamba") else BASE
+    if family == "nemotron_h":
+        given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
+    config = transformers.AutoConfig.for_model(family, **(given | more))
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    for weight in model.parameters():
-        if weight.ndim == 1:  # norms and biases begin all alike
+    for name, weight in model.named_parameters():
+        if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
     model.save_pretrained(folder, max_shard_size="100KB")
     program, tokens = folder / "p.braid", np.random.default_rng(0).integers(0, 256, (1, PREFILL + 1)).astype(np.int32)
