@@ -54,7 +54,9 @@ def variant(draw, description, number):
     options = [f"--mesh={mesh}"]
     pipeline = draw.choice(["none", "moe", "aAaM", "1A1M", "1A1M", "cross-block", "cross-block", "best"])
     if pipeline != "none":
-        options += [f"--pipeline={pipeline}", f"--overlap-degree={draw.choice([2, 3, 4, 5, 7])}", f"--slicing={draw.choice(['uniform', 'time_uniform', 'balanced', 'simulated'])}"]
+        options += [f"--pipeline={pipeline}", f"--overlap-degree={draw.choice([2, 3, 4, 5, 7])}"]
+        if pipeline != "moe":  # which leaves mixers whole
+            options.append(f"--slicing={draw.choice(['uniform', 'time_uniform', 'balanced', 'simulated'])}")
         if draw.random() < 0.25:
             options.append(f"--overlap-degrees={draw.randrange(description['num_layers'])}:{draw.choice([1, 2, 3])}")
     if draw.random() < 0.3:

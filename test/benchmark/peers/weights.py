@@ -31,12 +31,12 @@ FAMILIES = {
                     "shared_expert_intermediate_size": 40, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
                     "linear_value_head_dim": 24, "mlp_only_layers": [1]}],
 }
-# Layers of one part; a prefill of nemotron_h takes no step below time_step_min, which a description cannot say: here it is below all of them.
+# Layers of one part.
 ONE_PART = {"mamba": [{"state_size": 12, "time_step_rank": 5}, {"tie_word_embeddings": False, "use_conv_bias": False, "conv_kernel": 3}],
             "mamba2": [{"num_heads": 8, "head_dim": 16, "state_size": 24, "n_groups": groups, "tie_word_embeddings": groups == 1, "use_conv_bias": groups > 1}
                        for groups in (1, 4)],
             "nemotron_h": [{"hybrid_override_pattern": "M-M*-MM-", "mamba_num_heads": 8, "mamba_head_dim": 12, "ssm_state_size": 24, "n_groups": 2,
-                            "head_dim": 24, "time_step_min": 1e-9}]}
+                            "head_dim": 24}]}
 FAMILIES |= ONE_PART
 ROTATIONS = {"linear": {"rope_type": "linear", "factor": 4.0},
              "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
@@ -59,6 +59,9 @@ def compare(family, more, folder):
         given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
     config = transformers.AutoConfig.for_model(family, **(given | more))
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    for module in model.modules():
+        if hasattr(module, "time_step_limit"):  # nemotron_h has time_step_min in its place where a prefill is computed, and nothing where a token is decoded
+            module.time_step_limit = tuple(config.time_step_limit)
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
