@@ -1,7 +1,8 @@
 //===- ModelImport.cpp - what other software calls the weights of a model -----------------------------------------===//
 #include "frontend/ModelImport.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace braid;
 using namespace braid::json;
@@ -9,6 +10,25 @@ using llvm::StringRef;
 
 static constexpr StringRef layerHole = "{layer}", expertHole = "{expert}";
 static constexpr int64_t maxRows = 1 << 30;
+
+/// [first, last + 1] of rows.
+static bool isRange(const Value &rows) {
+  return rows.kind == Kind::array && rows.items.size() == 2 &&
+         llvm::all_of(rows.items, [](const Value &v) { return v.kind == Kind::integer; }) &&
+         0 <= rows.items[0].integer && rows.items[0].integer < rows.items[1].integer &&
+         rows.items[1].integer <= maxRows;
+}
+
+/// A list as the file has it, when it is short.
+static std::string describeRange(const Value &rows) {
+  constexpr size_t most = 4;
+  if (rows.kind != Kind::array)
+    return describe(rows);
+  std::string text;
+  for (const Value &item : llvm::ArrayRef(rows.items).take_front(most))
+    text += (text.empty() ? "" : ", ") + describe(item);
+  return "[" + text + (rows.items.size() > most ? ", ..]" : "]");
+}
 
 static void checkName(StringRef ours, StringRef theirs, const std::string &path, Errors &errors) {
   if (theirs.empty())
@@ -29,8 +49,9 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
   if (const Value *weights = r.objectAt("weights"))
     for (const Field &field : weights->fields) {
       std::string path = r.pathOf("weights") + "." + field.name;
-      spec.imported->push_back(field.name);
+      ImportedWeight &weight = spec.imported->emplace_back(ImportedWeight{field.name});
       if (field.value.kind == Kind::string) {
+        weight.ofExperts = StringRef(field.value.string).contains(expertHole);
         checkName(field.name, field.value.string, path, errors);
         continue;
       }
@@ -43,6 +64,7 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
       std::string name;
       if (w.require("name", "valid: the name of a tensor"))
         w.string("name", name);
+      weight.ofExperts = StringRef(name).contains(expertHole);
       checkName(field.name, name, w.pathOf("name"), errors);
       // Defaults of so many keys are not worth their place in every program.
       bool flag = false;
@@ -55,12 +77,12 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
       if (w.take("plus"))
         w.number("plus", plus, -1e6, 1e6);
       const Value *rows = w.take("rows");
-      bool isRange = rows && rows->kind == Kind::array && rows->items.size() == 2 &&
-                     llvm::all_of(rows->items, [](const Value &v) { return v.kind == Kind::integer; }) &&
-                     0 <= rows->items[0].integer && rows->items[0].integer < rows->items[1].integer &&
-                     rows->items[1].integer <= maxRows;
-      if (rows && !isRange)
-        w.error("rows", describe(*rows) + " is no range; valid: [first, last + 1] of the rows of a group");
+      if (rows && !isRange(*rows))
+        w.error("rows", describeRange(*rows) +
+                            llvm::formatv(" is no range of rows; valid: [first, last + 1] of the rows of a group, two "
+                                          "integers from 0 to {0}, the second above the first",
+                                          maxRows)
+                                .str());
       if (w.has("groups") && !rows)
         w.error("groups", "changes nothing without rows; valid: together with rows");
     }
@@ -75,50 +97,101 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
       r.error("unread", describe(*unread) + " is no list of names; valid: [\"mtp.*\"], where * stands for any text");
 }
 
+namespace {
+
+/// Compares the names of an `import` with the weights of a model.
+class ImportCheck {
+public:
+  ImportCheck(const std::vector<ImportedWeight> &weights, DiagnosticFn error) : weights(weights), error(error) {
+    for (const ImportedWeight &weight : weights)
+      uses.try_emplace(weight.name, Use{&weight, {}, {}, false});
+  }
+  void parameter(const NamedTensor &parameter);
+  /// Whether all is right, once all parameters have been seen.
+  bool finish();
+
+private:
+  struct Use {
+    const ImportedWeight *weight;
+    std::string first, last; ///< of the names that stand before this general one
+    bool used = false;
+  };
+  void report(const std::string &message) {
+    isRight = false;
+    error("import.weights: " + message);
+  }
+  void use(Use &use, bool hasExperts) {
+    if (use.weight->ofExperts && !hasExperts && !use.used)
+      report("'" + use.weight->name + "' has a name with {expert}, but no experts; valid: a name without {expert}");
+    use.used = true;
+  }
+  void ofLayer(const std::string &layer, StringRef after, bool hasExperts);
+
+  const std::vector<ImportedWeight> &weights;
+  DiagnosticFn error;
+  llvm::StringMap<Use> uses; ///< by our name
+  bool isRight = true;
+};
+
+} // namespace
+
+void ImportCheck::ofLayer(const std::string &layer, StringRef after, bool hasExperts) {
+  std::string special = ("layers." + layer + after).str(), general = ("layers." + layerHole + after).str();
+  auto own = uses.find(special), all = uses.find(general);
+  if (own != uses.end()) {
+    use(own->second, hasExperts);
+    if (all != uses.end())
+      (all->second.first.empty() ? all->second.first : all->second.last) = special;
+  } else if (all != uses.end()) {
+    use(all->second, hasExperts);
+  } else {
+    report("lacks '" + general + "', a weight of layer " + layer + "; valid: a name for every weight of the model");
+  }
+}
+
+void ImportCheck::parameter(const NamedTensor &parameter) {
+  bool hasExperts = !parameter.dims.empty() && parameter.dims.front() == "experts";
+  StringRef name = parameter.name;
+  if (name.consume_front("layers.")) {
+    auto [number, after] = name.split('.');
+    std::string rest = ("." + after).str();
+    if (number != "{}")
+      return ofLayer(number.str(), rest, hasExperts);
+    for (int32_t layer : parameter.layers)
+      ofLayer(std::to_string(layer), rest, hasExperts);
+  } else if (auto found = uses.find(name); found != uses.end()) {
+    use(found->second, hasExperts);
+  } else {
+    report("lacks '" + parameter.name + "'; valid: a name for every weight of the model");
+  }
+}
+
+bool ImportCheck::finish() {
+  for (const ImportedWeight &weight : weights) {
+    const Use &use = uses.find(weight.name)->second;
+    std::string shown = "'" + shownText(weight.name, 80) + "'";
+    bool isGeneral = StringRef(weight.name).contains(layerHole);
+    if (use.used)
+      continue;
+    if (!use.first.empty())
+      report(shown + " is left without a layer: " +
+             (use.last.empty() ? "'" + use.first + "' names the only one"
+                               : "'" + use.first + "' to '" + use.last + "' name all that have such a weight") +
+             "; valid: without " + shown + ", or without the name of a layer that it shall stand for");
+    else
+      report(shown + " is no weight of the model; valid: " +
+             (isGeneral ? "names that braid-run info --all lists, with {layer}"
+                        : "embed.weight, layers.{layer}.norm1.weight, .."));
+  }
+  return isRight;
+}
+
 llvm::LogicalResult braid::checkImport(const ModelSpec &spec, llvm::ArrayRef<NamedTensor> parameters,
                                        DiagnosticFn error) {
   if (!spec.imported)
     return llvm::success();
-  llvm::StringSet<> left;
-  for (const std::string &name : *spec.imported)
-    left.insert(name);
-  const llvm::StringSet<> given = left;
-  bool isRight = true;
-  auto take = [&](const std::string &layer, StringRef before, StringRef after) {
-    for (const std::string &number : {layer, layerHole.str()}) {
-      std::string name = (before + number + after).str();
-      if (given.contains(name)) {
-        left.erase(name);
-        return;
-      }
-    }
-    isRight = false;
-    error("import.weights: lacks '" + (before + layerHole + after).str() + "', a weight of layer " + layer +
-          "; valid: a name for every weight of the model");
-  };
-  for (const NamedTensor &parameter : parameters) {
-    StringRef name = parameter.name;
-    if (name.consume_front("layers.")) {
-      auto [number, after] = name.split('.');
-      std::string rest = ("." + after).str();
-      if (number == "{}")
-        for (int32_t layer : parameter.layers)
-          take(std::to_string(layer), "layers.", rest);
-      else
-        take(number.str(), "layers.", rest);
-    } else if (given.contains(name)) {
-      left.erase(name);
-    } else {
-      isRight = false;
-      error("import.weights: lacks '" + parameter.name + "'; valid: a name for every weight of the model");
-    }
-  }
-  for (const std::string &name : *spec.imported)
-    if (left.contains(name)) {
-      isRight = false;
-      error("import.weights: '" + shownText(name, 80) + "' is no weight of the model; valid: " +
-            (name.find(layerHole) == std::string::npos ? "embed.weight, layers.{layer}.norm1.weight, .."
-                                                       : "names that braid-run info --all lists, with {layer}"));
-    }
-  return llvm::success(isRight);
+  ImportCheck check(*spec.imported, error);
+  for (const NamedTensor &parameter : parameters)
+    check.parameter(parameter);
+  return llvm::success(check.finish());
 }

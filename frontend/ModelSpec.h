@@ -245,6 +245,12 @@ struct ScheduleSpec {
 /// What a pattern has in the place of a letter where a layer has no such part.
 inline constexpr char noPart = '-';
 
+/// What `import` says of a weight.
+struct ImportedWeight {
+  std::string name; ///< as it spells ours: layers.{layer}.attn.wq
+  bool ofExperts = false; ///< each expert has a tensor of its own
+};
+
 struct ModelSpec {
   std::string name = "model";
   int64_t vocabSize = 0, dModel = 0, numLayers = 0, maxDocuments = 1, contextLen = 1024;
@@ -261,8 +267,7 @@ struct ModelSpec {
   InitSpec init;
   TrainSpec train;
   ScheduleSpec schedule;
-  std::optional<std::vector<std::string>>
-      imported; ///< weights that `import` names, as it spells them: layers.{layer}.attn.wq
+  std::optional<std::vector<ImportedWeight>> imported; ///< weights that `import` names
   std::string source; ///< the text it was read from, kept in the program file
   std::string defaults; ///< what keys of it say that are left out, {"mixers.N.window":0,..}; kept there too
 

@@ -1,8 +1,69 @@
 #include "runtime/io/JsonText.h"
 
 #include <algorithm>
+#include <map>
+#include <vector>
 
 namespace braid::runtime {
+
+namespace {
+
+// Walks the text for the parser and counts on the way.
+struct CountingIterator {
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char *;
+  using reference = const char &;
+  using iterator_category = std::input_iterator_tag;
+  const char *at;
+  const char **reached; // the parser's copy of an iterator tells nobody where it is
+  reference operator*() const { return *at; }
+  CountingIterator &operator++() {
+    *reached = ++at;
+    return *this;
+  }
+  CountingIterator operator++(int) {
+    CountingIterator old = *this;
+    ++*this;
+    return old;
+  }
+  bool operator==(const CountingIterator &other) const { return at == other.at; }
+  bool operator!=(const CountingIterator &other) const { return at != other.at; }
+};
+
+// Finds the first key that an object has twice, of which the library keeps the last.
+class Keys {
+public:
+  Keys(std::string_view text, const char *const &reached) : text(text), reached(reached) {}
+  Status status = Status::success();
+
+  void see(nlohmann::json::parse_event_t event, const nlohmann::json &value) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start)
+      objects.emplace_back();
+    else if (event == Event::object_end)
+      objects.pop_back();
+    else if (event == Event::key && status.ok())
+      add(value.get_ref<const std::string &>());
+  }
+
+private:
+  void add(const std::string &key) {
+    // The key ends with the quotation mark behind which the parser stands.
+    auto end = static_cast<size_t>(reached - text.data());
+    auto [known, fresh] = objects.back().emplace(key, end);
+    if (!fresh)
+      status = Status::error(ErrorCode::corruptFile,
+                             "has key '{}' twice in one object: they end at bytes {} and {} of {}; valid: one of them",
+                             escaped(key), known->second, end, text.size());
+  }
+
+  std::string_view text;
+  const char *const &reached;
+  std::vector<std::map<std::string, size_t>> objects; // that are open: where their keys end
+};
+
+} // namespace
 
 // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while .."
 std::string_view jsonReason(const nlohmann::json::exception &error) {
@@ -20,7 +81,15 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text) {
   if (size_t nul = text.find('\0'); nul != std::string_view::npos) // for the library the end of the text
     return Status::error(ErrorCode::corruptFile, "is not JSON: a NUL byte at byte {} of {}", nul + 1, text.size());
   try {
-    nlohmann::json json = nlohmann::json::parse(text);
+    const char *reached = text.data();
+    Keys keys(text, reached);
+    nlohmann::json json = nlohmann::json::parse(CountingIterator{text.data(), &reached},
+                                                CountingIterator{text.data() + text.size(), &reached},
+                                                [&](int, nlohmann::json::parse_event_t event, nlohmann::json &value) {
+                                                  keys.see(event, value);
+                                                  return true;
+                                                });
+    BRAID_TRY(keys.status);
     if (!json.is_object())
       return Status::error(ErrorCode::corruptFile, "holds JSON, but {} instead of an object", json.type_name());
     return json;

@@ -88,8 +88,11 @@ Status SafetensorsFile::readHeader() {
       continue;
     }
     SafetensorsEntry entry;
-    if (!value.contains("dtype") || !value["dtype"].is_string())
-      return broken("no dtype");
+    for (const char *key : {"dtype", "shape", "data_offsets"})
+      if (!value.contains(key))
+        return broken(fmt::format("no {}", key));
+    if (!value["dtype"].is_string())
+      return broken(fmt::format("dtype is {}; valid: \"F32\", \"BF16\", ..", shownValue(value["dtype"])));
     std::string dtype = value["dtype"].get<std::string>();
     std::optional<DType> known = dtypeFromSafetensors(dtype);
     if (!known)
@@ -97,8 +100,8 @@ Status SafetensorsFile::readHeader() {
                            "tensor '{}': dtype {} is not supported; valid: F32, BF16, F64, I32, I64, U8, I16", name,
                            dtype);
     entry.dtype = *known;
-    if (!value.contains("shape") || !value["shape"].is_array())
-      return broken("no shape");
+    if (!value["shape"].is_array())
+      return broken(fmt::format("shape is {}; valid: a list of dimensions", shownValue(value["shape"])));
     for (const Json &extent : value["shape"]) {
       if (!extent.is_number_unsigned() || extent.get<uint64_t>() > uint64_t(1) << 62)
         return broken("a dimension is not a non-negative integer");
@@ -107,10 +110,17 @@ Status SafetensorsFile::readHeader() {
     std::optional<int64_t> count = elementCount(entry.shape);
     if (!count)
       return broken(fmt::format("shape {} is too large", formatShape(entry.shape)));
-    const Json offsets = value.contains("data_offsets") ? value["data_offsets"] : Json();
-    if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
-        !offsets[1].is_number_unsigned())
-      return broken("no data_offsets");
+    const Json &offsets = value["data_offsets"];
+    auto wrongOffsets = [&](const std::string &what) {
+      return broken(fmt::format("data_offsets {}; valid: [begin, end], in bytes of the data", what));
+    };
+    if (!offsets.is_array())
+      return wrongOffsets("is " + shownValue(offsets));
+    if (offsets.size() != 2)
+      return wrongOffsets(fmt::format("has {} numbers", offsets.size()));
+    for (const Json &offset : offsets)
+      if (!offset.is_number_unsigned())
+        return wrongOffsets(fmt::format("holds {}, which is no place in a file", shownValue(offset)));
     uint64_t begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
     if (begin > end || end > dataBytes)
       return broken(fmt::format("data_offsets [{}, {}] leave the {} bytes of data in the file (is it truncated?)",

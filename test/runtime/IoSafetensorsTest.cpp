@@ -70,6 +70,24 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", 4),
               "too large");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1]}})", 4), "no data_offsets");
+  for (auto [offsets, what] : {std::pair(R"("0:4")", "is \"0:4\""),
+                               {"null", "is null"},
+                               {"{}", "is object"},
+                               {"[4]", "has 1 numbers"},
+                               {"[0,4,8]", "has 3 numbers"},
+                               {"[-4,4]", "holds -4, which is no place in a file"},
+                               {"[0,4.0]", "holds 4.0, which is no place in a file"},
+                               {"[0,[4]]", "holds array, which is no place in a file"}})
+    expectError(
+        withHeader(fmt::format(R"({{"a":{{"dtype":"F32","shape":[1],"data_offsets":{}}}}})", offsets), 4),
+        fmt::format("tensor 'a' in the safetensors header: data_offsets {}; valid: [begin, end], in bytes of the data",
+                    what));
+  expectError(withHeader(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4), "no dtype");
+  expectError(withHeader(R"({"a":{"dtype":32,"shape":[1],"data_offsets":[0,4]}})", 4),
+              "dtype is 32; valid: \"F32\", \"BF16\", ..");
+  expectError(withHeader(R"({"a":{"dtype":"F32","data_offsets":[0,4]}})", 4), "no shape");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", 4),
+              "shape is 1; valid: a list of dimensions");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4), "data_offsets [4, 0]");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4),
               "data_offsets [0, 8] leave the 4 bytes of data in the file (is it truncated?)");
@@ -80,6 +98,29 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
                          R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
                          4),
               "starts at byte 0 of the data, but the one before ends at 4");
+}
+
+TEST(IoSafetensors, RefusesNamesThatStandTwice) {
+  // The data would be whole with the last of the two alone, which is what a JSON library keeps.
+  std::string one = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  std::string header = "{" + one + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)" + one + "}";
+  size_t second = header.rfind("\"a\"") + 3;
+  expectError(withHeader(header, 8),
+              fmt::format("the safetensors header: has key 'a' twice in one object: they end at bytes 4 and {} of {}; "
+                          "valid: one of them",
+                          second, header.size()));
+  // The same letters, written in two ways; and in a tensor's own keys.
+  expectError(withHeader(R"({"b\u0031":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)"
+                         R"("b1":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+                         0),
+              "has key 'b1' twice in one object: they end at bytes 10 and ");
+  expectError(withHeader(R"({"a":{"dtype":"F32","shape":[2],"shape":[1],"data_offsets":[0,4]}})", 4),
+              "has key 'shape' twice in one object: they end at bytes 27 and 39 of ");
+  // Of two objects each may have it.
+  TemporaryDirectory directory;
+  writeText(directory / "x", withHeader(R"({"__metadata__":{"a":"1","dtype":"x"},)" + one + "}", 4));
+  auto opened = SafetensorsFile::open(directory / "x");
+  EXPECT_TRUE(opened) << opened.message();
 }
 
 TEST(IoSafetensors, EveryTruncationIsAnErrorAndEveryFlipIsHarmless) {
