@@ -108,7 +108,7 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
-  for (const std::string &warning : modelWarnings(*spec))
+  for (const std::string &warning : spec->warnings)
     (*module)->emitWarning() << warning;
   setScheduleKeys(**module, spec->schedule);
   std::optional<Machine> machine = options.machine;

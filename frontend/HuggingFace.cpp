@@ -35,11 +35,11 @@ private:
     const Value *v = take(key);
     return v && v->kind != Kind::null ? v : nullptr;
   }
-  /// A value of the config under its own key and line.
-  Value named(Value value, StringRef key) {
+  /// A value of the config under its own key and line; of one that follows from another the line of that.
+  Value named(Value value, StringRef key, int64_t line = 0) {
     value.origin = key.str();
     if (!value.line)
-      value.line = config.line;
+      value.line = line ? line : config.line;
     return value;
   }
   Value get(StringRef key, Value otherwise, bool nullable = false) {
@@ -115,9 +115,14 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
     return v.value_or(named(numberValue(1.0), key));
   };
   std::vector<Field> fields = {{"kind", stringValue(type)}};
+  auto scaling = [&] {
+    Value all = object(std::move(fields));
+    all.origin = key.str(), all.line = rope.line;
+    return all;
+  };
   if (type == "linear") {
     fields.push_back({"factor", require("factor")});
-    return object(std::move(fields));
+    return scaling();
   }
   Value context = get("max_position_embeddings", numberValue(family.positions)), original = context;
   if (const Value *own = takeOptional("original_max_position_embeddings")) // before the object's
@@ -130,14 +135,14 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
   } else {
     std::optional<Value> factor = find("factor"), attention = find("attention_factor"), mscale = find("mscale"),
                          ofAll = find("mscale_all_dim");
-    if (!factor && rope.find("factor") && original.number > 0) // null
-      factor = named(numberValue(context.number / original.number), (key + ".factor").str());
+    if (const Value *null = rope.find("factor"); !factor && null && original.number > 0)
+      factor = named(numberValue(context.number / original.number), (key + ".factor").str(), null->line);
     fields.push_back({"factor", factor ? *factor : require("factor")});
     auto says = [](const std::optional<Value> &v) { return v && !(v->isNumber() && v->number == 0); };
     if (!attention && says(mscale) && says(ofAll) && mscale->isNumber() && ofAll->isNumber() && factor)
       attention = named(numberValue(RopeScaling::attentionFactorOf(factor->number, mscale->number) /
                                     RopeScaling::attentionFactorOf(factor->number, ofAll->number)),
-                        mscale->origin);
+                        mscale->origin, mscale->line);
     if (attention)
       fields.push_back({"attention_factor", std::move(*attention)});
     for (StringRef name : {"beta_fast", "beta_slow"})
@@ -147,7 +152,7 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
       fields.push_back({"truncate", std::move(*v)});
   }
   fields.push_back({"original_context_len", std::move(original)});
-  return object(std::move(fields));
+  return scaling();
 }
 
 Value Translation::rope(const Value &headDim) {
@@ -216,8 +221,15 @@ Value Translation::rope(const Value &headDim) {
   if (family.turns != 1) {
     // transformers cuts what is no whole number of features, a description rounds it.
     double width = turns.number * headDim.number, whole = std::floor(width);
-    if (turns.isNumber() && headDim.isNumber() && headDim.number > 0 && whole != std::round(width))
-      turns = named(numberValue(whole / headDim.number), turns.origin);
+    if (turns.isNumber() && headDim.isNumber() && headDim.number > 0 && whole != std::round(width)) {
+      if (std::fmod(whole, 2) != 0 || whole < 2)
+        errors.report(turns.origin,
+                      llvm::formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an "
+                                    "even number, at least 2",
+                                    describe(turns), headDim.origin, describe(headDim), static_cast<int64_t>(whole))
+                          .str());
+      turns = named(numberValue(whole / headDim.number), turns.origin, turns.line);
+    }
     fields.push_back({"fraction", std::move(turns)});
   }
   if (scaling)
@@ -238,7 +250,8 @@ Value Translation::attention() {
                     llvm::formatv("{0} does not divide hidden_size {1}; valid: a divisor, or a head_dim", heads.integer,
                                   hidden.integer)
                         .str());
-    headDim = named(numberValue(std::max<int64_t>(1, hidden.integer / heads.integer)), "head_dim");
+    headDim = named(numberValue(std::max<int64_t>(1, hidden.integer / heads.integer)),
+                    "hidden_size / num_attention_heads", heads.line);
   }
   Value turned = family.onePart ? Value() : rope(headDim);
   std::vector<Field> fields = {{"kind", stringValue("attention")},
@@ -521,9 +534,11 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
     pattern = "D";
     return;
   }
-  Value experts = either("num_experts", "num_local_experts", numberValue(family.experts));
+  bool isLocal = !family.expertHidden; // mixtral
+  Value experts = either(isLocal ? "num_local_experts" : "num_experts", isLocal ? "num_experts" : "num_local_experts",
+                         numberValue(family.experts));
   Value topK = get("num_experts_per_tok", numberValue(family.topK));
-  Value normalize = boolValue(true);
+  Value normalize = named(boolValue(true), ("norm_topk_prob, which " + family.name + " does not ask about").str());
   Value expertHidden = intermediate;
   int64_t step = 1;
   std::vector<int64_t> denseLayers;
@@ -569,7 +584,11 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
                                                {"balance_loss", numberValue(int64_t(0))},
                                                {"z_loss", numberValue(int64_t(0))}})}};
   if (family.sharedHidden) {
-    moe.push_back({"shared_hidden", get("shared_expert_intermediate_size", numberValue(family.sharedHidden))});
+    Value shared = get("shared_expert_intermediate_size", numberValue(family.sharedHidden));
+    if (shared.isNumber() && shared.number == 0)
+      errors.report("shared_expert_intermediate_size",
+                    "0 leaves the gate of the shared expert without one; valid: an integer above 0");
+    moe.push_back({"shared_hidden", std::move(shared)});
     moe.push_back({"shared_gate", boolValue(true)});
   }
   if (hasMoe || pattern.empty())

@@ -311,11 +311,9 @@ Value json::arrayValue(std::vector<Value> items) {
 
 //===- Errors -----------------------------------------------------------------------------------------------------===//
 
-void Errors::report(StringRef path, const std::string &message) {
-  if (++count > 20)
-    return; // one wrong file should not fill the screen
+const Value &Errors::deepest(StringRef &rest) const {
   const Value *at = &root;
-  for (StringRef rest = path; !rest.empty(); rest.consume_front(".")) {
+  for (; !rest.empty(); rest.consume_front(".")) {
     // Keys may have dots themselves (names of weights): the longest that fits.
     const Field *next = nullptr;
     for (const Field &field : at->fields) {
@@ -332,12 +330,32 @@ void Errors::report(StringRef path, const std::string &message) {
       if (item < at->items.size())
         at = &at->items[item];
   }
-  if (!at->flag.empty())
-    return error((at->flag + ": " + message).str());
-  if (!at->origin.empty())
-    path = at->origin;
-  std::string where = path.empty() ? std::string() : shownText(path, 256) + ": ";
-  error(llvm::formatv("{0}:{1}: {2}{3}", filename, at->line, where, message).str());
+  return *at;
+}
+
+std::string Errors::shown(StringRef path) const {
+  StringRef rest = path;
+  const Value &at = deepest(rest);
+  if (at.origin.empty())
+    return shownText(path, 256);
+  return at.origin + (rest.empty() ? "" : "." + rest).str();
+}
+
+std::string Errors::nameOf(StringRef path) const {
+  StringRef rest = path;
+  const Value &at = deepest(rest);
+  return rest.empty() && !at.origin.empty() ? at.origin : keyName(path.str());
+}
+
+void Errors::report(StringRef path, const std::string &message) {
+  if (++count > 20)
+    return; // one wrong file should not fill the screen
+  StringRef rest = path;
+  const Value &at = deepest(rest);
+  if (!at.flag.empty())
+    return error((at.flag + ": " + message).str());
+  std::string where = path.empty() ? std::string() : shown(path) + ": ";
+  error(llvm::formatv("{0}:{1}: {2}{3}", filename, at.line, where, message).str());
 }
 
 //===- Reader -----------------------------------------------------------------------------------------------------===//

@@ -63,6 +63,10 @@ public:
   Errors(const Value &root, llvm::StringRef filename, DiagnosticFn error)
       : root(root), filename(filename), error(error) {}
   void report(llvm::StringRef path, const std::string &message);
+  /// The path as messages have it: that of the other library's file where the value is from one.
+  std::string shown(llvm::StringRef path) const;
+  /// What the file calls the key at the path, alone.
+  std::string nameOf(llvm::StringRef path) const;
   bool any() const { return count > 0; }
   int64_t number() const { return count; }
 
@@ -70,6 +74,9 @@ public:
   llvm::json::Object defaults; ///< by path, of keys that were asked for, given or not: "mixers.N.window" -> 0
 
 private:
+  /// The deepest value on the path that is there; `path` becomes what is left.
+  const Value &deepest(llvm::StringRef &path) const;
+
   const Value &root;
   llvm::StringRef filename;
   DiagnosticFn error;

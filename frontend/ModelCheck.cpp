@@ -16,7 +16,7 @@ namespace {
 
 class Checker {
 public:
-  Checker(const ModelSpec &spec, KeyErrorFn error) : spec(spec), error(error) {}
+  Checker(const ModelSpec &spec, KeyErrorFn error, KeyNameFn name) : spec(spec), error(error), name(name) {}
   llvm::LogicalResult run();
 
 private:
@@ -40,6 +40,7 @@ private:
 
   const ModelSpec &spec;
   KeyErrorFn error;
+  KeyNameFn name;
   bool ok = true;
 };
 
@@ -63,14 +64,15 @@ void Checker::divides(const std::string &path, StringRef key, int64_t value, Str
   if (of % value == 0)
     return;
   report(path + "." + key.str(),
-         formatv("{0} does not divide {1} {2}; valid: {3}", value, ofKey, of, divisors(of)).str());
+         formatv("{0} does not divide {1} {2}; valid: {3}", value, name((path + "." + ofKey).str()), of, divisors(of))
+             .str());
 }
 
 /// All heads of a token together are rows of one kernel, as its d_model features are.
 void Checker::features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width) {
   if (heads * width > maxWidth)
     report(path + ".heads", formatv("{0} times {1} {2} exceeds {3} features of a token; valid: at most {4}", heads,
-                                    ofKey, width, maxWidth, maxWidth / width)
+                                    name((path + "." + ofKey).str()), width, maxWidth, maxWidth / width)
                                 .str());
 }
 
@@ -78,23 +80,28 @@ void Checker::rope(const std::string &path, const std::optional<RopeSpec> &rope,
   if (!rope)
     return;
   int64_t dim = rope->dim(headDim);
-  if (dim < 2 || dim % 2)
+  bool isWhole = rope->fraction == 1; // nobody asked for a part
+  if ((dim < 2 || dim % 2) && isWhole)
+    report((path + "." + width).str(),
+           formatv("{0} features are not pairs, which rope turns; valid: an even number", headDim).str());
+  else if (dim < 2 || dim % 2)
     report(path + ".rope.fraction",
            formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an even number, at least 2",
-                   numberText(rope->fraction), width, headDim, dim)
+                   numberText(rope->fraction), name((path + "." + width).str()), headDim, dim)
                .str());
   if (!rope->scaling)
     return;
   const RopeScaling &scaling = *rope->scaling;
   if (scaling.kind == "llama3" && scaling.lowFreqFactor >= scaling.highFreqFactor)
     report(path + ".rope.scaling.low_freq_factor",
-           formatv("{0} is not below high_freq_factor {1}; valid: a number below it", numberText(scaling.lowFreqFactor),
-                   numberText(scaling.highFreqFactor))
+           formatv("{0} is not below {1} {2}; valid: a number below it", numberText(scaling.lowFreqFactor),
+                   name(path + ".rope.scaling.high_freq_factor"), numberText(scaling.highFreqFactor))
                .str());
   if (scaling.kind == "yarn" && scaling.betaSlow > scaling.betaFast)
-    report(path + ".rope.scaling.beta_slow", formatv("{0} exceeds beta_fast {1}; valid: a number up to it",
-                                                     numberText(scaling.betaSlow), numberText(scaling.betaFast))
-                                                 .str());
+    report(path + ".rope.scaling.beta_slow",
+           formatv("{0} exceeds {1} {2}; valid: a number up to it", numberText(scaling.betaSlow),
+                   name(path + ".rope.scaling.beta_fast"), numberText(scaling.betaFast))
+               .str());
   if (scaling.kind == "yarn" && rope->theta == 1)
     report(path + ".rope.theta", "1 turns all pairs alike, between which \"yarn\" has no ramp; valid: above 1");
 }
@@ -155,8 +162,11 @@ void Checker::mixer(const std::string &path, const RecurrenceSpec &spec) {
 
 void Checker::ffn(const std::string &path, const MoeSpec &moe) {
   if (moe.topK > moe.numExperts)
-    report(path + ".top_k", formatv("{0} exceeds num_experts {1}; valid: 1 to {1}", moe.topK, moe.numExperts).str());
-  if (moe.topK == 1 && moe.router.normalize && moe.router.balanceLoss == 0 && moe.router.zLoss == 0)
+    return report(
+        path + ".top_k",
+        formatv("{0} exceeds {1} {2}; valid: 1 to {2}", moe.topK, name(path + ".num_experts"), moe.numExperts).str());
+  // Who has weights from elsewhere computes what they were made for.
+  if (!spec.imported && moe.topK == 1 && moe.router.normalize && !moe.router.addsLoss())
     report(path + ".router.normalize",
            "true with top_k 1 makes every weight 1, so the router never learns; valid: false, or a "
            "balance_loss or z_loss above 0");
@@ -176,14 +186,15 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
   }
   int64_t slots = INT32_MAX / moe.topK;
   if (spec.train.batch * spec.train.seqLen > slots)
-    report("train.batch", formatv("{0} times seq_len {1} times top_k {2} exceeds {3} rows; valid: at most {4}",
-                                  spec.train.batch, spec.train.seqLen, moe.topK, INT32_MAX, slots / spec.train.seqLen)
-                              .str());
+    report("train.batch",
+           formatv("{0} times seq_len {1} times {2} {3} exceeds {4} rows; valid: at most {5}", spec.train.batch,
+                   spec.train.seqLen, name(path + ".top_k"), moe.topK, INT32_MAX, slots / spec.train.seqLen)
+               .str());
   std::vector<int64_t> buckets = spec.prefillBuckets();
   if (int64_t longest = buckets.empty() ? 1 : buckets.back(); spec.decodeBatch * longest > slots)
     report("decode_batch",
-           formatv("{0} times {1} tokens of a prefill times top_k {2} exceeds {3} rows; valid: at most {4}",
-                   spec.decodeBatch, longest, moe.topK, INT32_MAX, slots / longest)
+           formatv("{0} times {1} tokens of a prefill times {2} {3} exceeds {4} rows; valid: at most {5}",
+                   spec.decodeBatch, longest, name(path + ".top_k"), moe.topK, INT32_MAX, slots / longest)
                .str());
 }
 
@@ -230,8 +241,8 @@ void Checker::train() {
                                     t.seqLen, spec.maxDocuments)
                                 .str());
   if (spec.decodeBatch * spec.contextLen > INT32_MAX)
-    report("decode_batch", formatv("{0} times context_len {1} exceeds {2} tokens; valid: at most {3}", spec.decodeBatch,
-                                   spec.contextLen, INT32_MAX, INT32_MAX / spec.contextLen)
+    report("decode_batch", formatv("{0} times {1} {2} exceeds {3} tokens; valid: at most {4}", spec.decodeBatch,
+                                   name("context_len"), spec.contextLen, INT32_MAX, INT32_MAX / spec.contextLen)
                                .str());
   if (t.minLearningRate > t.learningRate)
     report("train.min_learning_rate", formatv("{0} exceeds learning_rate {1}; valid: 0 to {1}",
@@ -375,19 +386,21 @@ int64_t braid::firstValueWidth(const MixerSpec &mixer) {
   return keeps ? lsm->heads * lsm->valueDim : 0;
 }
 
-std::vector<std::string> braid::modelWarnings(const ModelSpec &spec) {
-  std::vector<std::string> warnings;
+void braid::checkModelWarnings(const ModelSpec &spec, KeyErrorFn warn, KeyNameFn name) {
   for (const auto &[letter, ffn] : spec.ffns)
-    if (const auto *moe = std::get_if<MoeSpec>(&ffn); moe && moe->topK == 1 && moe->router.normalize)
-      warnings.push_back(
-          formatv("ffns.{0}.router.normalize: true with top_k 1 makes every weight 1: the router learns from "
-                  "balance_loss and "
-                  "z_loss alone, nothing from the model's loss; with false the weight is the expert's probability",
-                  StringRef(&letter, 1))
-              .str());
-  return warnings;
+    if (const auto *moe = std::get_if<MoeSpec>(&ffn); moe && moe->topK == 1 && moe->router.normalize) {
+      std::string path = std::string("ffns.") + letter;
+      warn(path + ".router.normalize",
+           formatv("true with {0} 1 makes every weight 1: the router learns {1}", name(path + ".top_k"),
+                   moe->router.addsLoss() ? "from balance_loss and z_loss alone, nothing from the model's loss; with "
+                                            "false the weight is the expert's probability"
+                                          : "nothing in training")
+               .str());
+    }
 }
 
-llvm::LogicalResult braid::checkModelSpec(const ModelSpec &spec, KeyErrorFn error) {
-  return Checker(spec, error).run();
+std::string braid::keyName(const std::string &path) { return path.substr(path.rfind('.') + 1); }
+
+llvm::LogicalResult braid::checkModelSpec(const ModelSpec &spec, KeyErrorFn error, KeyNameFn name) {
+  return Checker(spec, error, name).run();
 }

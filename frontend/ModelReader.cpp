@@ -506,9 +506,10 @@ static std::optional<FfnSpec> readFfn(const Value &object, const std::string &pa
                                    spec.numExperts > 0 ? spec.numExperts : maxExperts)
                          .str());
   r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
+  int64_t before = errors.number();
   r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
   r.boolean("shared_gate", spec.sharedGate);
-  if (spec.sharedGate && !spec.sharedHidden)
+  if (spec.sharedGate && !spec.sharedHidden && errors.number() == before)
     r.error("shared_gate", "true without a shared expert; valid: together with a shared_hidden above 0");
   r.choice("activation", spec.activation, activationNames());
   {
@@ -699,7 +700,8 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     r.error("ffn_pattern", "is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no pattern)");
   r.take("ffn_pattern");
 
-  if (const Value *import = r.objectAt("import"))
+  // Numbers that follow from a config's, on no line, are wrong where those are, which has been said.
+  if (const Value *import = r.objectAt("import"); import && (import->line || !errors.any()))
     readImport(*import, spec, errors);
   if (const Value *init = r.objectAt("init")) {
     Reader i(*init, "init", errors);
@@ -768,9 +770,13 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
   readModel(*root, spec, errors);
   spec.defaults = llvm::formatv("{0}", llvm::json::Value(std::move(errors.defaults))).str();
   // Relations between keys mean something only once every key does.
-  if (!errors.any())
-    (void)checkModelSpec(spec,
-                         [&](const std::string &path, const std::string &message) { errors.report(path, message); });
+  auto report = [&](const std::string &path, const std::string &message) { errors.report(path, message); };
+  auto warn = [&](const std::string &path, const std::string &message) {
+    spec.warnings.push_back(errors.shown(path) + ": " + message);
+  };
+  auto name = [&](const std::string &path) { return errors.nameOf(path); };
+  if (!errors.any() && succeeded(checkModelSpec(spec, report, name)))
+    checkModelWarnings(spec, warn, name);
   if (errors.any())
     return llvm::failure();
   resolveDeepnorm(spec);

@@ -167,6 +167,7 @@ struct DenseSpec {
 struct RouterSpec {
   bool normalize = true;
   double balanceLoss = 0.01, zLoss = 0.001;
+  bool addsLoss() const { return balanceLoss != 0 || zLoss != 0; }
 };
 
 struct MoeSpec {
@@ -268,6 +269,7 @@ struct ModelSpec {
   TrainSpec train;
   ScheduleSpec schedule;
   std::optional<std::vector<ImportedWeight>> imported; ///< weights that `import` names
+  std::vector<std::string> warnings; ///< what it says that hardly anybody means
   std::string source; ///< the text it was read from, kept in the program file
   std::string defaults; ///< what keys of it say that are left out, {"mixers.N.window":0,..}; kept there too
 
@@ -339,9 +341,13 @@ llvm::LogicalResult parseOverlapDegrees(llvm::StringRef text, ScheduleSpec &sche
 
 /// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
 using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;
-llvm::LogicalResult checkModelSpec(const ModelSpec &spec, KeyErrorFn error);
+/// What the file calls the key at a path: num_attention_heads where it is a config of transformers.
+using KeyNameFn = llvm::function_ref<std::string(const std::string &path)>;
+/// The last key of the path.
+std::string keyName(const std::string &path);
+llvm::LogicalResult checkModelSpec(const ModelSpec &spec, KeyErrorFn error, KeyNameFn name = keyName);
 /// What a valid description says that hardly anybody means.
-std::vector<std::string> modelWarnings(const ModelSpec &spec);
+void checkModelWarnings(const ModelSpec &spec, KeyErrorFn warn, KeyNameFn name);
 
 } // namespace braid
 

@@ -388,6 +388,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.rope.fraction: 0.1 of head_dim 8 turns 1 features; valid: a fraction that turns an even "
        "number, "
        "at least 2"},
+      {R"("heads": 8, "kv_heads": 2, "head_dim": 8)", R"("heads": 8, "head_dim": 7)",
+       "m.json:6: mixers.N.head_dim: 7 features are not pairs, which rope turns; valid: an even number"},
       {R"("kv_heads": 2)", R"("rope": {"layout": "both"})",
        "m.json:6: mixers.N.rope.layout: \"both\" is not known; valid: half, interleaved"},
       {R"("kv_heads": 2)", R"("rope": 1)", "m.json:6: mixers.N.rope: 1 is not an object or null"},
