@@ -21,8 +21,8 @@ bool isEqual(const Value &a, const Value &b) {
 
 class Translation {
 public:
-  Translation(const Value &config, const Family &family, Errors &errors)
-      : config(config), family(family), errors(errors) {}
+  Translation(const Value &config, const Family &family, bool dtypeGiven, Errors &errors)
+      : config(config), family(family), dtypeGiven(dtypeGiven), errors(errors) {}
   std::optional<Value> run();
 
 private:
@@ -86,6 +86,7 @@ private:
 
   const Value &config;
   const Family &family;
+  bool dtypeGiven;
   Errors &errors;
   std::vector<StringRef> known;
   Value hidden;
@@ -492,7 +493,10 @@ Value Translation::dtype() {
       given.string = ours.str();
       return given;
     }
-  errors.report(given.origin, describe(given) + " is not computed; valid: \"float32\", \"bfloat16\", \"float64\"");
+  bool half = isEqual(given, stringValue("float16"));
+  if (!half || !dtypeGiven)
+    errors.report(given.origin, describe(given) + " is not computed; valid: \"float32\", \"bfloat16\", \"float64\"" +
+                                    (half ? ", or --dtype=f32 (or bf16), as which such weights are read" : ""));
   given.kind = Kind::string, given.string = "f32";
   return given;
 }
@@ -651,7 +655,7 @@ bool json::isHuggingFace(const Value &root) {
                                               [&](StringRef key) { return root.find(key); });
 }
 
-std::optional<Value> json::translateHuggingFace(const Value &config, Errors &errors) {
+std::optional<Value> json::translateHuggingFace(const Value &config, bool dtypeGiven, Errors &errors) {
   std::vector<StringRef> names;
   for (const Family &family : families)
     names.push_back(family.name);
@@ -669,7 +673,7 @@ std::optional<Value> json::translateHuggingFace(const Value &config, Errors &err
     return refuse("model_type", describe(*type) + " is not a string");
   for (const Family &family : families)
     if (type->string == family.name)
-      return Translation(config, family, errors).run();
+      return Translation(config, family, dtypeGiven, errors).run();
   for (auto [name, what] : missing)
     if (type->string == name)
       return refuse("model_type", describe(*type) + " needs " + what.str() + ", which a description cannot say");

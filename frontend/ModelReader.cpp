@@ -752,7 +752,8 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
   std::string source = text.str();
   if (root->kind == Kind::object && json::isHuggingFace(*root)) {
     Errors errors(*root, filename, error);
-    std::optional<Value> description = json::translateHuggingFace(*root, errors);
+    bool dtypeGiven = llvm::any_of(overrides, [](const KeyOverride &key) { return key.path == "dtype"; });
+    std::optional<Value> description = json::translateHuggingFace(*root, dtypeGiven, errors);
     if (!description)
       return llvm::failure();
     root = std::move(description);

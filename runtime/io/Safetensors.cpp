@@ -1,10 +1,12 @@
 #include "runtime/io/Safetensors.h"
 
+#include "runtime/F16.h"
 #include "runtime/io/JsonText.h"
 #include "runtime/io/Shape.h"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 namespace braid::runtime {
 
@@ -94,11 +96,12 @@ Status SafetensorsFile::readHeader() {
     if (!value["dtype"].is_string())
       return broken(fmt::format("dtype is {}; valid: \"F32\", \"BF16\", ..", shownValue(value["dtype"])));
     std::string dtype = value["dtype"].get<std::string>();
-    std::optional<DType> known = dtypeFromSafetensors(dtype);
+    entry.half = dtype == "F16";
+    std::optional<DType> known = entry.half ? DType::f32 : dtypeFromSafetensors(dtype);
     if (!known)
       return Status::error(ErrorCode::unsupported,
-                           "tensor '{}': dtype {} is not supported; valid: F32, BF16, F64, I32, I64, U8, I16", name,
-                           dtype);
+                           "tensor '{}': dtype {} is not supported; valid: F32, BF16, F16, F64, I32, I64, U8, I16",
+                           name, dtype);
     entry.dtype = *known;
     if (!value["shape"].is_array())
       return broken(fmt::format("shape is {}; valid: a list of dimensions", shownValue(value["shape"])));
@@ -125,12 +128,12 @@ Status SafetensorsFile::readHeader() {
     if (begin > end || end > dataBytes)
       return broken(fmt::format("data_offsets [{}, {}] leave the {} bytes of data in the file (is it truncated?)",
                                 begin, end, dataBytes));
-    uint64_t elementBytes = sizeOf(entry.dtype);
+    uint64_t elementBytes = sizeOf(entry.dtype) / (entry.half ? 2 : 1);
     if ((end - begin) % elementBytes != 0 || (end - begin) / elementBytes != static_cast<uint64_t>(*count))
       return broken(fmt::format("{} {} does not take the {} bytes of its data_offsets", dtype, formatShape(entry.shape),
                                 end - begin));
     entry.offset = dataBegin + begin;
-    entry.bytes = end - begin;
+    entry.bytes = static_cast<uint64_t>(*count) * sizeOf(entry.dtype);
     auto position = table.emplace(name, entry).first;
     if (entry.bytes > 0)
       order.push_back({begin, position->first});
@@ -143,7 +146,7 @@ Status SafetensorsFile::readHeader() {
       return Status::error(ErrorCode::corruptFile,
                            "tensor '{}' starts at byte {} of the data, but the one before ends at {}", name, begin,
                            expected);
-    expected = begin + table.find(name)->second.bytes;
+    expected = begin + table.find(name)->second.bytesInFile();
   }
   if (expected != dataBytes)
     return Status::error(ErrorCode::corruptFile,
@@ -160,7 +163,18 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, std::span<std::byte>
   if (target.size() != entry.bytes)
     return Status::error(ErrorCode::internal, "{}: a tensor of {} bytes was asked into {} bytes", path(), entry.bytes,
                          target.size());
-  return file.read(entry.offset, target);
+  if (!entry.half)
+    return file.read(entry.offset, target);
+  // Behind where the first of them will end: none is written over before it has been read.
+  std::span<std::byte> halves = target.subspan(target.size() - entry.bytesInFile());
+  BRAID_TRY(file.read(entry.offset, halves));
+  for (size_t i = 0; i < halves.size() / 2; ++i) {
+    uint16_t value;
+    std::memcpy(&value, halves.data() + 2 * i, 2);
+    float wide = fromF16(value);
+    std::memcpy(target.data() + 4 * i, &wide, 4);
+  }
+  return Status::success();
 }
 
 // ---- Writing --------------------------------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ struct SafetensorsEntry {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   uint64_t offset = 0; // from the start of the file
-  uint64_t bytes = 0;
+  uint64_t bytes = 0; // as read
+  bool half = false; // F16 in the file, half the bytes; read as the f32 that they are
+  uint64_t bytesInFile() const { return half ? bytes / 2 : bytes; }
 };
 
 // Reads and checks the header of a file; the tensors are read on demand.

@@ -40,7 +40,7 @@ ONE_PART = {
 
 def write_safetensors(path, tensors):
     """`tensors`: name -> array; uint16 stands for bf16."""
-    names, header, at = {"float32": "F32", "uint16": "BF16", "int64": "I64"}, {}, 0
+    names, header, at = {"float32": "F32", "uint16": "BF16", "float16": "F16", "int64": "I64"}, {}, 0
     for name, array in tensors.items():
         header[name] = {"dtype": names[str(array.dtype)], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
         at += array.nbytes
@@ -235,6 +235,15 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
         write_library(folder / "halves", {name: pair[0].reshape(np.shape(pair[1])) for name, pair in (rounded | extra).items()})
         write_library(folder / "wholes", {name: pair[1] for name, pair in rounded.items()})
         report("qwen2 from bf16", differences(*(one_step(program, f"{x}-1", folder / x, 1) for x in ("halves", "wholes"))))
+        # Files of f16, also numbers below its smallest normal one: what a file of f32 with the same numbers gives.
+        short = {name: np.concatenate([[1e-7, -6e-5], np.ravel(value)[2:]]).astype(np.float16).reshape(np.shape(value))
+                 for name, value in library.items()}
+        write_library(folder / "shorts", short, files=2)
+        write_library(folder / "longs", {name: value.astype(np.float32) for name, value in short.items()})
+        for dtype in ("f32", "bf16"):
+            into = compile_to(folder / f"short-{dtype}.braid", config, "--dtype", dtype)
+            report(f"qwen2 from f16 into {dtype}",
+                   differences(*(one_step(into, f"{x}-{dtype}-1", folder / x, 1) for x in ("shorts", "longs"))))
 
 # A description says it itself: matrices that share one tensor head by head, or one behind the other; norms that begin at 0.
 description = {

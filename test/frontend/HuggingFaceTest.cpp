@@ -372,6 +372,10 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
   EXPECT_EQ(parsed.spec->train.batch, 2);
   EXPECT_EQ(parsed.spec->train.seqLen, 64);
   EXPECT_EQ(parse(config("llama")).spec->train.batch, 8);
+  // What kernels do not compute in stands in the config of weights that can be read.
+  parsed = parse(config("llama", R"("torch_dtype": "float16")"), {{"--dtype", "dtype", std::string("bf16")}});
+  ASSERT_TRUE(parsed.spec);
+  EXPECT_EQ(parsed.spec->dtype, "bf16");
 }
 
 TEST(HuggingFace, Refusals) {
@@ -404,7 +408,10 @@ TEST(HuggingFace, Refusals) {
       {"llama", R"("pretraining_tp": 2)", "pretraining_tp: 2 of a llama config is not computed; valid: 1, null"},
       {"llama", R"("clip_qkv": 8)", "clip_qkv: 8 of a llama config is not computed; valid: null"},
       {"llama", R"("torch_dtype": "float16")",
-       "torch_dtype: \"float16\" is not computed; valid: \"float32\", \"bfloat16\", \"float64\""},
+       "torch_dtype: \"float16\" is not computed; valid: \"float32\", \"bfloat16\", \"float64\", or --dtype=f32 (or "
+       "bf16), as which such weights are read"},
+      {"llama", R"("torch_dtype": "float8")",
+       "torch_dtype: \"float8\" is not computed; valid: \"float32\", \"bfloat16\", \"float64\""},
       {"llama", R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1})",
        "rope_scaling.high_freq_factor: is missing, which rope_type \"llama3\" needs; valid: a number"},
       {"llama", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})",

@@ -2,6 +2,8 @@
 
 #include "runtime/io/Safetensors.h"
 
+#include <cmath>
+
 namespace braid::runtime::test {
 namespace {
 
@@ -64,7 +66,10 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
   expectError(withHeader(std::string(100000, '['), 0), "the file looks truncated");
   expectError(withHeader(std::string("{}\0{}", 5), 0), "is not JSON: a NUL byte at byte 3 of 5");
   expectError(withHeader("{\"a\":1}", 0), "tensor 'a' in the safetensors header: not a JSON object");
-  expectError(withHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}})", 2), "dtype F16 is not supported");
+  expectError(withHeader(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1),
+              "dtype F8_E4M3 is not supported; valid: F32, BF16, F16, F64, I32, I64, U8, I16");
+  expectError(withHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4),
+              "F16 [1] does not take the 4 bytes");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "non-negative");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4), "non-negative");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", 4),
@@ -98,6 +103,48 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
                          R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
                          4),
               "starts at byte 0 of the data, but the one before ends at 4");
+}
+
+TEST(IoSafetensors, HalvesAreReadAsTheNumbersThatTheyAre) {
+  // Every f16, and a tensor behind them.
+  constexpr size_t all = 1 << 16;
+  std::string data;
+  for (size_t bits = 0; bits < all; ++bits)
+    data += {static_cast<char>(bits & 0xff), static_cast<char>(bits >> 8)};
+  std::string header = R"({"h":{"dtype":"F16","shape":[256,256],"data_offsets":[0,131072]},)"
+                       R"("i":{"dtype":"I16","shape":[1],"data_offsets":[131072,131074]}})";
+  TemporaryDirectory directory;
+  writeText(directory / "x", withHeader(header, 0) + data + "\x05" + std::string(1, '\0'));
+  auto file = SafetensorsFile::open(directory / "x");
+  ASSERT_TRUE(file) << file.message();
+  const SafetensorsEntry &entry = *file->find("h");
+  EXPECT_EQ(entry.dtype, DType::f32);
+  EXPECT_EQ(entry.shape, (std::vector<int64_t>{256, 256}));
+  std::vector<float> read(all);
+  ASSERT_EQ(entry.bytes, all * 4);
+  ASSERT_TRUE(file->read(entry, std::as_writable_bytes(std::span(read))).ok());
+  for (size_t bits = 0; bits < all; ++bits) {
+    int exponent = static_cast<int>(bits >> 10 & 31), fraction = static_cast<int>(bits & 1023);
+    float sign = bits >> 15 ? -1.0f : 1.0f;
+    if (exponent == 31 && fraction) {
+      EXPECT_TRUE(std::isnan(read[bits])) << bits;
+      continue;
+    }
+    double value = exponent == 31 ? INFINITY
+                   : exponent     ? std::ldexp(1024 + fraction, exponent - 25)
+                                  : std::ldexp(fraction, -24);
+    EXPECT_EQ(read[bits], sign * static_cast<float>(value)) << bits;
+    EXPECT_EQ(std::signbit(read[bits]), bits >> 15 != 0) << bits;
+  }
+  // By hand: 1, -2, the largest, the smallest normal and subnormal ones.
+  EXPECT_EQ(read[0x3c00], 1.0f);
+  EXPECT_EQ(read[0xc000], -2.0f);
+  EXPECT_EQ(read[0x7bff], 65504.0f);
+  EXPECT_EQ(read[0x0400], 6.103515625e-05f);
+  EXPECT_EQ(read[0x0001], 5.9604644775390625e-08f);
+  int16_t behind = 0;
+  ASSERT_TRUE(file->read(*file->find("i"), std::as_writable_bytes(std::span(&behind, 1))).ok());
+  EXPECT_EQ(behind, 5);
 }
 
 TEST(IoSafetensors, RefusesNamesThatStandTwice) {
