@@ -18,6 +18,7 @@
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
@@ -126,13 +127,15 @@ static bool write(StringRef path, StringRef contents) {
 
 /// Everything the command writes, before anything is: no file may take the place of the input or of another one.
 static bool checkFiles(const CompileJob &job, Phase from, Phase to) {
-  std::vector<NamedFile> outputs = {{"-o " + job.output, job.output}};
+  std::vector<NamedFile> outputs = {
+      {"-o " + job.output, job.output, job.options.toPhase ? FileKind::module : FileKind::program}};
   if (job.options.explain)
     outputs.push_back({"--explain", "-"});
   if (!job.options.dumpPhasesTo.empty())
     for (Phase phase : allPhases())
       if (from <= phase && phase <= to)
-        outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, dumpPath(job.options.dumpPhasesTo, phase)});
+        outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, dumpPath(job.options.dumpPhasesTo, phase),
+                           FileKind::module});
   if (!job.options.dumpPhasesTo.empty() && job.options.target == "cuda" && !job.options.toPhase)
     outputs.push_back({"--dump-phases-to=" + job.options.dumpPhasesTo, ptxPath(job.options.dumpPhasesTo)});
   llvm::Error same = checkOutputs(NamedFile{"the input " + job.input, job.input}, outputs);
@@ -202,6 +205,8 @@ static bool withModule(
     llvm::function_ref<bool(ModuleOp module, const CompileJob &job, bool isModel, std::vector<StageTime> &times)> use) {
   StringRef input = job.input;
   bool isModel = input.ends_with(".json");
+  if (!isModel && !input.ends_with(".mlir") && llvm::sys::fs::is_directory(input))
+    return fail(llvm::toString(readInput(input).takeError()));
   if (!isModel && !input.ends_with(".mlir"))
     return fail(input + ": the input is a model description (.json) or a module (.mlir)");
   if (!isModel && (job.options.batch || job.options.seqLen || job.options.decodeBatch || job.options.contextLen))

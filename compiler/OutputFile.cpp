@@ -1,8 +1,11 @@
 //===- OutputFile.cpp - files that a compilation writes -----------------------------------------------------------===//
 #include "compiler/OutputFile.h"
 
+#include "runtime/schema/Program_generated.h"
+
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -54,6 +57,43 @@ static bool isSameFile(StringRef a, StringRef b) {
 /// Where every output can go at once: terminals, pipes, /dev/null.
 static bool isShared(StringRef path) { return path != "-" && sys::fs::exists(path) && !sys::fs::is_regular_file(path); }
 
+static StringRef describe(FileKind kind) {
+  switch (kind) {
+  case FileKind::any: return "a file";
+  case FileKind::program: return "a program";
+  case FileKind::module: return "a module";
+  case FileKind::description: return "a model description";
+  case FileKind::picture: return "a picture (SVG)";
+  case FileKind::trace: return "a trace";
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+static bool isOfKind(StringRef contents, FileKind kind) {
+  switch (kind) {
+  case FileKind::any: return true;
+  case FileKind::program: return contents.substr(4, 4) == schema::ProgramIdentifier(); // as flatbuffers have it
+  case FileKind::module: return contents.starts_with("module") || contents.contains("\nmodule");
+  case FileKind::description: return contents.contains("\"mixers\"") || contents.contains("\"schedule\"");
+  case FileKind::picture: return contents.ltrim().starts_with("<svg");
+  case FileKind::trace: return contents.contains("\"traceEvents\"");
+  }
+  llvm_unreachable("all kinds are above");
+}
+
+/// An error where a file of another kind lies at the path. One that cannot be read is not recognised; an empty one holds
+/// nothing that could be lost.
+static Error checkReplaces(const NamedFile &output) {
+  if (output.kind == FileKind::any || output.path == "-" || !sys::fs::is_regular_file(output.path))
+    return Error::success();
+  ErrorOr<std::unique_ptr<MemoryBuffer>> there =
+      MemoryBuffer::getFile(output.path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (there && ((*there)->getBuffer().empty() || isOfKind((*there)->getBuffer(), output.kind)))
+    return Error::success();
+  return createStringError(output.name + ": the file that is there is not " + describe(output.kind) +
+                           "; valid: a name of its own");
+}
+
 Error braid::checkOutputs(ArrayRef<NamedFile> inputs, ArrayRef<NamedFile> outputs) {
   for (auto [i, output] : enumerate(outputs)) {
     if (isShared(output.path))
@@ -65,6 +105,8 @@ Error braid::checkOutputs(ArrayRef<NamedFile> inputs, ArrayRef<NamedFile> output
       if (isSameFile(output.path, other.path))
         return createStringError(output.name + " and " + other.name + " both write " +
                                  (output.path == "-" ? "standard output" : output.path));
+    if (Error other = checkReplaces(output))
+      return other;
   }
   return Error::success();
 }

@@ -11,13 +11,17 @@
 
 namespace braid {
 
+/// What is written, as it is recognised where it lies.
+enum class FileKind { any, program, module, description, picture, trace };
+
 /// A file and what a message calls it: "the input m.json", "-o P.braid", "--dump-phases-to=DIR".
 struct NamedFile {
   std::string name, path;
+  FileKind kind = FileKind::any; ///< of an output
 };
 
-/// An error that says both names where an output is an input, or another output, by whatever path, link or hard link.
-/// "-" is standard output.
+/// An error that says both names where an output is an input, or another output, by whatever path, link or hard link;
+/// and one where it would take the place of a file of another kind. "-" is standard output.
 llvm::Error checkOutputs(llvm::ArrayRef<NamedFile> inputs, llvm::ArrayRef<NamedFile> outputs);
 
 /// What writeOutput would meet at once, found before there is anything to write: no such folder, no right to write there.

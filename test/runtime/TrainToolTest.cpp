@@ -115,7 +115,7 @@ TEST_F(TrainTool, TracesAreWrittenWhereTheyAre) {
   EXPECT_NE(saving().err.find("kept already holds a checkpoint of step 3"), std::string::npos);
   EXPECT_EQ(readText(directory / "kept.json"), kept);
   // A shorter trace leaves nothing of a longer one.
-  std::ofstream(directory / "kept.json") << std::string(kept.size() * 2, 'x');
+  std::ofstream(directory / "kept.json") << "{\"traceEvents\": " << std::string(kept.size() * 2, 'x');
   ASSERT_EQ(train("kept.json", "m").code, 0);
   EXPECT_TRUE(nlohmann::json::parse(readText(directory / "kept.json")).contains("traceEvents"));
 

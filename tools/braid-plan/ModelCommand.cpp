@@ -15,6 +15,8 @@
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/WordFlag.h"
 
+#include "llvm/Support/FileSystem.h"
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -49,6 +51,10 @@ void chooseMesh(CompileOptions &options, const ModelSpec &spec, const plan::Clus
 
 std::shared_ptr<const Program> load(Options &options, const std::optional<plan::Cluster> &cluster) {
   const std::string &input = options.job.input;
+  if (llvm::sys::fs::is_directory(input)) { // which of its files was meant, the message says
+    (void)readFile(input);
+    return nullptr;
+  }
   if (!llvm::StringRef(input).ends_with(".json")) {
     for (const CLI::Option *option : options.ofDescription)
       if (option->count() > 0) {
@@ -74,7 +80,10 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
     std::optional<std::string> text = readFile(input);
     if (!text)
       return nullptr;
-    llvm::FailureOr<ModelSpec> spec = parseModelSpec(*text, input, report);
+    std::vector<KeyOverride> overrides;
+    if (compile.dtype)
+      overrides.push_back({"--dtype", "dtype", *compile.dtype});
+    llvm::FailureOr<ModelSpec> spec = parseModelSpec(*text, input, report, overrides);
     if (failed(spec))
       return nullptr;
     if (choose)

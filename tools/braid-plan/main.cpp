@@ -20,9 +20,9 @@ void plan::Pictures::addOptions(CLI::App &command) {
 
 int plan::Pictures::check(llvm::ArrayRef<NamedFile> inputs) const {
   std::vector<NamedFile> outputs = {{"the plan", "-"}};
-  for (auto [flag, path] : {std::pair("--svg", &svg), std::pair("--trace", &trace)})
+  for (auto [flag, path, kind] : {std::tuple("--svg", &svg, FileKind::picture), {"--trace", &trace, FileKind::trace}})
     if (!path->empty())
-      outputs.push_back({std::string(flag) + " " + *path, *path});
+      outputs.push_back({std::string(flag) + " " + *path, *path, kind});
   if (llvm::Error same = checkOutputs(inputs, outputs))
     return fail(llvm::toString(std::move(same)));
   for (const NamedFile &output : llvm::drop_begin(outputs))

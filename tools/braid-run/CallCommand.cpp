@@ -254,7 +254,7 @@ Status checkFiles(const Options &options, int ranks, const std::vector<Call> &ca
       for (const Binding &input : call.inputs)
         uses.reads("--input " + input.name, input.fileOf(rank));
       for (const Binding &output : call.outputs)
-        uses.writes("--output " + output.name, output.fileOf(rank));
+        uses.writes("--output " + output.name, output.fileOf(rank), FileUses::Kind::array);
     }
   return uses.check();
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <sys/stat.h>
@@ -61,6 +62,39 @@ bool isCheckpointName(const std::string &name) {
          name == ".lock";
 }
 
+std::string_view describe(FileUses::Kind kind) {
+  switch (kind) {
+  case FileUses::Kind::any: return "a file";
+  case FileUses::Kind::array: return "an array (NPY)";
+  case FileUses::Kind::metrics: return "metrics (JSON Lines)";
+  case FileUses::Kind::trace: return "a trace";
+  }
+  return "";
+}
+
+bool isOfKind(std::string_view begin, FileUses::Kind kind) {
+  switch (kind) {
+  case FileUses::Kind::any: return true;
+  case FileUses::Kind::array: return begin.starts_with("\x93NUMPY");
+  case FileUses::Kind::metrics:
+    return begin.starts_with('{') && begin.substr(0, begin.find('\n')).find("\"step\"") != begin.npos;
+  case FileUses::Kind::trace: return begin.find("\"traceEvents\"") != begin.npos;
+  }
+  return false;
+}
+
+// A file that may be replaced: there is none, it is of that kind, or it is empty. One that cannot be read is not.
+bool isReplaceable(const std::string &path, FileUses::Kind kind) {
+  std::error_code error;
+  if (kind == FileUses::Kind::any || !fs::is_regular_file(path, error) || fs::file_size(path, error) == 0)
+    return true;
+  std::string begin(size_t(1) << 16, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  begin.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  return isOfKind(begin, kind);
+}
+
 } // namespace
 
 void FileUses::reads(const std::string &flag, const std::string &path) { inputs.push_back({flag, path}); }
@@ -69,7 +103,9 @@ void FileUses::readsAll(const std::string &flag, const std::string &directory) {
   if (fs::is_directory(directory, error))
     dataDirectories.push_back({flag, directory});
 }
-void FileUses::writes(const std::string &flag, const std::string &path) { outputs.push_back({flag, path}); }
+void FileUses::writes(const std::string &flag, const std::string &path, Kind kind) {
+  outputs.push_back({flag, path, kind});
+}
 void FileUses::readsCheckpoints(const std::string &flag, const std::string &directory) {
   checkpointDirectories.push_back({flag, directory});
   std::error_code error;
@@ -112,6 +148,10 @@ Status FileUses::check() const {
                              directory.path, directory.flag);
     }
   }
+  for (const Use &output : outputs)
+    if (!isReplaceable(output.path, output.kind))
+      return Status::error("{} {}: the file that is there is not {}; valid: a name of its own", output.flag,
+                           output.path, describe(output.kind));
   for (const std::vector<Use> &list : {outputs, checkpointOutputs})
     for (const Use &output : list)
       for (const Use &directory : dataDirectories)

@@ -79,10 +79,10 @@ Status checkFiles(const Options &options, const RankOptions &ranks) {
   if (!options.train.initFrom.empty())
     uses.readsCheckpoints("--init-from", options.train.initFrom);
   if (!options.train.metricsPath.empty())
-    uses.writes("--metrics", options.train.metricsPath);
+    uses.writes("--metrics", options.train.metricsPath, FileUses::Kind::metrics);
   if (!options.trace.empty())
     for (int rank = 0; rank < (ranks.processes ? ranks.processes->size() : 1); ++rank)
-      uses.writes("--trace", traceOf(options.trace, rank));
+      uses.writes("--trace", traceOf(options.trace, rank), FileUses::Kind::trace);
   return uses.check();
 }
 

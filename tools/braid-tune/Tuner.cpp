@@ -90,6 +90,12 @@ bool Tuner::load() {
   return loadCluster();
 }
 
+/// Whether the input is a config of transformers to which nobody has added a key of ours.
+bool Tuner::isOthers() const {
+  Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
+  return !model.contains("mixers") && !model.contains("schedule") && !model.contains("train");
+}
+
 bool Tuner::loadCluster() {
   Json model = Json::parse(text, nullptr, true, /*ignore_comments=*/true);
   keepsMachine = !machineOf(model.value("schedule", Json::object())).is_null();
@@ -427,10 +433,13 @@ bool Tuner::run() {
   if (!load())
     return false;
   std::string input = options.job.input;
-  std::vector<NamedFile> outputs = {{"-o " + options.output, options.output}};
+  std::vector<NamedFile> inputs, outputs = {{"-o " + options.output, options.output, FileKind::description}};
   if (!options.clusterFile.empty())
-    if (!isDone(checkOutputs(NamedFile{"--cluster " + options.clusterFile, options.clusterFile}, outputs)))
-      return false;
+    inputs.push_back({"--cluster " + options.clusterFile, options.clusterFile});
+  if (isOthers()) // a description of ours may be replaced by itself with a choice
+    inputs.push_back({"the input " + input + ", which other software wrote", input});
+  if (!isDone(checkOutputs(inputs, outputs)))
+    return false;
   if (!isDone(checkWritable(options.output)))
     return false;
   if (!options.predictOnly) {

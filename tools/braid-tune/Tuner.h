@@ -29,6 +29,7 @@ public:
 private:
   bool load();
   bool loadCluster();
+  bool isOthers() const;
   /// The model without any choice, as a file and as a program: what candidates start from and are compared with.
   bool makePlain();
   Json machineSchedule() const;

@@ -47,7 +47,8 @@ static CLI::Option *addOptions(CLI::App &app, Options &options) {
   compile.secondsOf = plan::secondsOnMachine; // as whoever compiles what is chosen
   app.add_option("model", options.job.input, "a model description")->required()->type_name("MODEL.json");
   notEmpty(app.add_option("-o,--output", options.output,
-                          "the description with the choice; may be MODEL.json itself, - for standard output"))
+                          "the description with the choice; may be MODEL.json itself, but for a config.json of other "
+                          "software; - for standard output"))
       ->required()
       ->type_name("TUNED.json");
   notEmpty(app.add_option("--mesh", compile.mesh, "ranks by axis, as braid-compile"))->type_name("AXIS=N,..");
