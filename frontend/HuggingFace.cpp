@@ -5,6 +5,7 @@
 #include "frontend/HuggingFaceFamilies.h"
 #include "frontend/ModelImport.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -23,7 +24,7 @@ class Translation {
 public:
   Translation(const Value &config, const Family &family, bool dtypeGiven, Errors &errors)
       : config(config), family(family), dtypeGiven(dtypeGiven), errors(errors) {}
-  std::optional<Value> run();
+  std::optional<HuggingFaceModel> run();
 
 private:
   const Value *take(StringRef key) {
@@ -44,17 +45,33 @@ private:
   }
   Value get(StringRef key, Value otherwise, bool nullable = false) {
     const Value *v = nullable ? takeOptional(key) : take(key);
+    compare({key.str()}, v ? *v : otherwise, otherwise);
     return named(v ? *v : std::move(otherwise), key);
+  }
+  /// The first of the keys that is there has this value; `absent` is what it says to leave all out, `null` what null
+  /// says where that is not the same.
+  void compare(llvm::ArrayRef<std::string> keys, const Value &value, const Value &absent, const Value *null = nullptr) {
+    if (llvm::is_contained(notCompared, keys.front()) || !seen.insert(keys.front()).second)
+      return;
+    std::vector<Value> names;
+    for (const std::string &key : keys)
+      names.push_back(stringValue(key));
+    std::vector<Field> fields = {{"keys", arrayValue(std::move(names))}, {"value", value}, {"absent", absent}};
+    if (null)
+      fields.push_back({"null", *null});
+    compared.push_back(objectValue(std::move(fields)));
   }
   /// A key that two versions of transformers spell differently.
   Value either(StringRef one, StringRef two, Value otherwise) {
     const Value *a = takeOptional(one), *b = takeOptional(two);
     if (a && b && !isEqual(*a, *b))
       errors.report(two, describe(*b) + " is not " + one.str() + " " + describe(*a) + "; valid: one of the two keys");
+    compare({one.str(), two.str()}, a ? *a : b ? *b : otherwise, otherwise);
     return named(a ? *a : b ? *b : std::move(otherwise), a ? one : b ? two : one);
   }
   void only(StringRef key, const Value &valid, bool nullable = false) {
     const Value *v = take(key);
+    compare({key.str()}, valid, valid);
     if (v && !isEqual(*v, valid) && !(nullable && v->kind == Kind::null))
       errors.report(key, describe(*v) + " of a " + family.name.str() +
                              " config is not computed; valid: " + describe(valid) + (nullable ? ", null" : ""));
@@ -89,6 +106,8 @@ private:
   bool dtypeGiven;
   Errors &errors;
   std::vector<StringRef> known;
+  llvm::StringSet<> seen; ///< first keys of `compared`
+  std::vector<Value> compared;
   Value hidden;
 };
 
@@ -130,6 +149,9 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
     original = named(*own, "original_max_position_embeddings");
   else if (std::optional<Value> v = find("original_max_position_embeddings"))
     original = std::move(*v);
+  compare({"original_max_position_embeddings", "rope_scaling.original_max_position_embeddings",
+           "rope_parameters.original_max_position_embeddings"},
+          original, context);
   if (type == "llama3") {
     for (StringRef name : {"factor", "low_freq_factor", "high_freq_factor"})
       fields.push_back({name.str(), require(name)});
@@ -162,14 +184,21 @@ Value Translation::rope(const Value &headDim) {
   const Value *own = takeOptional("rope_theta");
   if (own)
     theta = named(*own, "rope_theta");
-  if (family.turns != 1)
-    turns = get("partial_rotary_factor", turns);
+  if (const Value *part = family.turns != 1 ? take("partial_rotary_factor") : nullptr)
+    turns = named(*part, "partial_rotary_factor");
   const Value *rope = takeOptional("rope_parameters"), *older = takeOptional("rope_scaling");
   StringRef key = older ? "rope_scaling" : "rope_parameters";
   if (rope && older)
     errors.report(key, "stands beside rope_parameters; valid: one of the two keys");
   rope = older ? older : rope;
   std::optional<Value> scaling;
+  auto compareType = [&](StringRef type) {
+    compare({"rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type", "rope_parameters.type"},
+            stringValue(type), stringValue("default"));
+  };
+  auto inObjects = [](StringRef field) {
+    return std::vector<std::string>{("rope_scaling." + field).str(), ("rope_parameters." + field).str()};
+  };
   if (rope && rope->kind != Kind::object) {
     errors.report(key, describe(*rope) + " is not an object or null");
   } else if (rope) {
@@ -199,8 +228,19 @@ Value Translation::rope(const Value &headDim) {
                              ? " has other frequencies for longer texts, which is not computed"
                              : " is not computed") +
                         "; valid: " + join(types));
-    else if (name != "default")
+    else
+      compareType(name);
+    if (name != "default" && llvm::is_contained(types, name))
       scaling = ropeScaling(*rope, key, name);
+    for (auto [field, by] : readBy)
+      if (by.contains(name) && field != "original_max_position_embeddings") {
+        Value usual = field == "beta_fast"   ? numberValue(int64_t(32))
+                      : field == "beta_slow" ? numberValue(int64_t(1))
+                      : field == "truncate"  ? boolValue(true)
+                                             : Value();
+        const Value *given = rope->find(field);
+        compare(inObjects(field), given && given->kind != Kind::null ? *given : usual, usual);
+      }
     for (const Field &field : rope->fields) {
       std::string path = (key + "." + field.name).str();
       if (field.name == "rope_theta") {
@@ -218,6 +258,14 @@ Value Translation::rope(const Value &headDim) {
       }
     }
   }
+  compareType("default"); // unless an object said so
+  auto alsoOwn = [&](StringRef name) { // which an object's goes before
+    std::vector<std::string> keys = inObjects(name);
+    keys.push_back(name.str());
+    return keys;
+  };
+  compare(alsoOwn("rope_theta"), theta, numberValue(family.theta));
+  compare(alsoOwn("partial_rotary_factor"), turns, numberValue(family.turns));
   std::vector<Field> fields = {{"theta", std::move(theta)}};
   if (family.turns != 1) {
     // transformers cuts what is no whole number of features, a description rounds it.
@@ -240,12 +288,16 @@ Value Translation::rope(const Value &headDim) {
 
 Value Translation::attention() {
   Value heads = get("num_attention_heads", numberValue(family.heads));
-  Value kvHeads = get("num_key_value_heads", family.kvHeads ? numberValue(family.kvHeads) : heads);
-  if (kvHeads.kind == Kind::null)
-    kvHeads = named(heads, "num_key_value_heads");
-  Value headDim = get("head_dim", numberValue(family.headDim), /*nullable=*/true);
-  if (headDim.kind == Kind::integer && headDim.integer == 0 && !takeOptional("head_dim") &&
-      integerIn(heads, INT32_MAX) && integerIn(hidden, INT32_MAX)) {
+  const Value *givenKvHeads = take("num_key_value_heads"), *givenHeadDim = takeOptional("head_dim");
+  Value usualKvHeads = family.kvHeads ? numberValue(family.kvHeads) : heads;
+  Value kvHeads = named(!givenKvHeads                      ? usualKvHeads
+                        : givenKvHeads->kind == Kind::null ? heads
+                                                           : *givenKvHeads,
+                        "num_key_value_heads");
+  compare({"num_key_value_heads"}, kvHeads, usualKvHeads, &heads);
+  Value headDim = named(givenHeadDim ? *givenHeadDim : numberValue(family.headDim), "head_dim");
+  if (headDim.kind == Kind::integer && headDim.integer == 0 && !givenHeadDim && integerIn(heads, INT32_MAX) &&
+      integerIn(hidden, INT32_MAX)) {
     if (hidden.integer % heads.integer)
       errors.report("num_attention_heads",
                     llvm::formatv("{0} does not divide hidden_size {1}; valid: a divisor, or a head_dim", heads.integer,
@@ -254,6 +306,8 @@ Value Translation::attention() {
     headDim = named(numberValue(std::max<int64_t>(1, hidden.integer / heads.integer)),
                     "hidden_size / num_attention_heads", heads.line);
   }
+  bool follows = !family.headDim && integerIn(heads, INT32_MAX) && integerIn(hidden, INT32_MAX);
+  compare({"head_dim"}, headDim, numberValue(follows ? hidden.integer / heads.integer : family.headDim));
   Value turned = family.onePart ? Value() : rope(headDim);
   std::vector<Field> fields = {{"kind", stringValue("attention")},
                                {"heads", std::move(heads)},
@@ -270,7 +324,9 @@ Value Translation::attention() {
     const Value *given = take("sliding_window");
     if (given && given->isNumber() && given->number == 0)
       errors.report("sliding_window", "0 leaves no key to see; valid: an integer above 0, or null for all");
-    Value window = given ? *given : numberValue(family.window);
+    const Value all, usual = family.window ? numberValue(family.window) : all;
+    Value window = given ? *given : usual;
+    compare({"sliding_window"}, window, usual, /*null=*/&all);
     if (window.kind != Kind::null && !(window.kind == Kind::integer && window.integer == 0))
       fields.push_back({"window", named(std::move(window), "sliding_window")});
   }
@@ -603,8 +659,9 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
   ffns = object(std::move(parts));
 }
 
-std::optional<Value> Translation::run() {
+std::optional<HuggingFaceModel> Translation::run() {
   int64_t before = errors.number();
+  compare({"model_type"}, stringValue(family.name), stringValue(family.name));
   hidden = get("hidden_size", numberValue(family.hiddenSize));
   Value layers = get("num_hidden_layers", numberValue(family.layers)), mixing, ffns;
   std::string layerPattern, ffnPattern;
@@ -646,7 +703,7 @@ std::optional<Value> Translation::run() {
     return std::nullopt;
   Value description = object(std::move(fields));
   description.fields.push_back({"import", importOfHuggingFace(family.name, description)});
-  return description;
+  return HuggingFaceModel{std::move(description), arrayValue(std::move(compared))};
 }
 
 bool json::isHuggingFace(const Value &root) {
@@ -655,7 +712,7 @@ bool json::isHuggingFace(const Value &root) {
                                               [&](StringRef key) { return root.find(key); });
 }
 
-std::optional<Value> json::translateHuggingFace(const Value &config, bool dtypeGiven, Errors &errors) {
+std::optional<HuggingFaceModel> json::translateHuggingFace(const Value &config, bool dtypeGiven, Errors &errors) {
   std::vector<StringRef> names;
   for (const Family &family : families)
     names.push_back(family.name);

@@ -117,7 +117,15 @@ inline constexpr llvm::StringRef silent[] = {
     "is_llama_config",
 };
 
-/// The same of mamba, mamba2 and nemotron_h: what their kernels, their initial values and their caches are like, experts
+/// Keys whose other values are no other function of the same weights, of initial values among them, and of layers and sizes, which names and shapes of weights
+/// say.
+inline constexpr llvm::StringRef notCompared[] = {
+    "dtype",          "initializer_range",   "max_position_embeddings", "attention_dropout",
+    "hidden_dropout", "router_jitter_noise", "full_attention_interval", "time_step_min",
+    "time_step_max",  "time_step_rank",
+};
+
+/// Silent, too, of mamba, mamba2 and nemotron_h: what their kernels, their initial values and their caches are like, experts
 /// and heads for further tokens, which no layer has, and keys that transformers does not read.
 inline constexpr llvm::StringRef silentOfOnePart[] = {
     "chunk_size",

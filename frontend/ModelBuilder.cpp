@@ -309,6 +309,8 @@ DictionaryAttr ModelBuilder::metadata() {
       {"train.steps", std::to_string(t.steps)},
       {"train.accumulation_steps", std::to_string(t.accumulationSteps)},
       {"train.seed", std::to_string(t.seed)}};
+  if (!spec.config.empty())
+    entries.push_back({"model_config", spec.config});
   // Weights from elsewhere know what their tokens stand for; of 256 that are bytes.
   if (spec.vocabSize == 256 || spec.imported)
     entries.push_back({"tokenizer", spec.vocabSize == 256 ? "bytes" : "none"});

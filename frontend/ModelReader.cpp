@@ -749,14 +749,15 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
   std::optional<Value> root = json::parse(text, filename, error);
   if (!root)
     return llvm::failure();
-  std::string source = text.str();
+  std::string source = text.str(), config;
   if (root->kind == Kind::object && json::isHuggingFace(*root)) {
     Errors errors(*root, filename, error);
     bool dtypeGiven = llvm::any_of(overrides, [](const KeyOverride &key) { return key.path == "dtype"; });
-    std::optional<Value> description = json::translateHuggingFace(*root, dtypeGiven, errors);
-    if (!description)
+    std::optional<json::HuggingFaceModel> model = json::translateHuggingFace(*root, dtypeGiven, errors);
+    if (!model)
       return llvm::failure();
-    root = std::move(description);
+    root = std::move(model->description);
+    config = json::textOf(model->compared);
     source = json::textOf(*root);
   }
   for (const KeyOverride &key : overrides)
@@ -768,6 +769,7 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
   }
   ModelSpec spec;
   spec.source = std::move(source);
+  spec.config = std::move(config);
   readModel(*root, spec, errors);
   spec.defaults = llvm::formatv("{0}", llvm::json::Value(std::move(errors.defaults))).str();
   // Relations between keys mean something only once every key does.

@@ -271,6 +271,7 @@ struct ModelSpec {
   std::optional<std::vector<ImportedWeight>> imported; ///< weights that `import` names
   std::vector<std::string> warnings; ///< what it says that hardly anybody means
   std::string source; ///< the text it was read from, kept in the program file
+  std::string config; ///< of another library: what its keys say (runtime/train/ImportedConfig.h); kept there too
   std::string defaults; ///< what keys of it say that are left out, {"mixers.N.window":0,..}; kept there too
 
   /// d_model relative to init.base_width (1 without one).

@@ -6,6 +6,7 @@
 #include "runtime/io/Shape.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ImportMap.h"
+#include "runtime/train/ImportedConfig.h"
 #include "runtime/train/TensorBox.h"
 #include "runtime/train/TensorSource.h"
 
@@ -270,6 +271,7 @@ Expected<std::unique_ptr<TensorSource>> openImported(Rank &rank, const std::stri
                          "valid: a program that was compiled from the config.json beside them, or from a description "
                          "with 'import'",
                          directory, program.path());
+  BRAID_TRY(checkConfig(program, directory));
   auto source = std::make_unique<ImportedWeights>(program, directory, **std::move(map));
   BRAID_TRY(source->open());
   const Rank::Value value{"checkpoint (hash of what its files hold)", source->contents().hex()};

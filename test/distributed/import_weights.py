@@ -313,6 +313,42 @@ index.write_text(index.read_text().replace("model-00002", "../model-00002"))
 print("outside:", braid("eval", program, "--checkpoint", folder / "outside", "--data", folder / "text.txt").stderr.strip())
 index.write_text(index.read_text().replace("../model-00002-of", "model-00001-of"))
 print("elsewhere:", braid("eval", program, "--checkpoint", folder / "outside", "--data", folder / "text.txt").stderr.strip())
+# A config beside the weights says what the program's does, in whatever spelling, or is refused.
+for family, wheres in {
+        "qwen3_moe": [{}], "qwen2": [{}],
+        "mixtral": [{}, {"model_type": None}, {"rope_theta": 1e6, "dtype": "bfloat16", "max_position_embeddings": 99, "train": {"batch": 9}},
+                    {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000}, "rope_scaling": None, "head_dim": 8},
+                    {"num_local_experts": None, "num_experts": 4}, {"sliding_window": None}, {"head_dim": None, "rms_norm_eps": 1e-5},
+                    {"rope_theta": 10000.0}, {"rope_parameters": {"rope_theta": 5e5}}, {"rms_norm_eps": 1e-6}, {"sliding_window": 16},
+                    {"num_experts_per_tok": None}, {"num_experts_per_tok": 1}, {"num_attention_heads": 8, "num_key_value_heads": 4},
+                    {"rope_scaling": {"rope_type": "linear", "factor": 2}}, {"hidden_act": "gelu"}, {"model_type": "qwen3_moe"}],
+        "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
+                       {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
+                       {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}]}.items():
+    beside, whole = folder / f"{family}-beside", BASE | CONFIGS[family] | {"model_type": family}
+    begun = weights(folder / family)
+    write_library(beside, of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun))
+    for where in wheres:
+        (beside / "config.json").write_text(json.dumps({key: value for key, value in (whole | where).items() if value is not None or key == "sliding_window"}))
+        result = braid("eval", folder / f"{family}.braid", "--checkpoint", beside, "--data", folder / "text.txt")
+        print(f"{family} beside {json.dumps(where)}:", result.stderr.strip() if result.returncode else "read")
+(beside / "config.json").write_text("{\"model_type\"")
+print("beside what is no JSON:", braid("eval", folder / "qwen3_next.braid", "--checkpoint", beside, "--data", folder / "text.txt").stderr.strip())
+
+scaled = BASE | {"model_type": "llama", "rope_theta": 1e4, "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}}
+(folder / "scaled.json").write_text(json.dumps(scaled))
+program_of_scaled = compile_to(folder / "scaled.braid", folder / "scaled.json")
+assert not train(program_of_scaled, folder / "scaled", "--steps=1")
+write_library(folder / "scaled-beside", of_transformers("llama", weights(folder / "scaled")))
+for scaling in ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000, "factor": 4, "original_max_position_embeddings": 16, "beta_fast": 32}},
+                {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000, "factor": 4}, "original_max_position_embeddings": 16},
+                {"rope_scaling": scaled["rope_scaling"] | {"factor": 2}}, {"rope_scaling": scaled["rope_scaling"] | {"beta_fast": 16}},
+                {"rope_scaling": scaled["rope_scaling"] | {"attention_factor": 1.5}}, {"rope_scaling": None}):
+    without = {key: value for key, value in scaled.items() if key != "rope_scaling"}
+    (folder / "scaled-beside/config.json").write_text(json.dumps(without | scaling))
+    result = braid("eval", program_of_scaled, "--checkpoint", folder / "scaled-beside", "--data", folder / "text.txt")
+    print(f"scaled beside {json.dumps(scaling)}:", result.stderr.strip() if result.returncode else "read")
+
 (folder / "mixtral-library/config.json").write_text("{}")
 cut = folder / "more/model.safetensors"
 cut.write_bytes(cut.read_bytes()[:-100])

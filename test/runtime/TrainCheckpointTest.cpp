@@ -4,6 +4,7 @@
 #include "runtime/Bf16.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/ImportedConfig.h"
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -319,6 +320,38 @@ TEST(TrainCheckpoint, OverlappingPiecesAreAnError) {
   EXPECT_EQ(parse({piece(0, 2), piece(1, 2)}).message(), "index.json: tensors['x']: pieces[0] and pieces[1] overlap");
   EXPECT_NE(parse({piece(0, 2), piece(3, 1)}).message().find("hold 3 elements, but the shape [4] has 4"),
             std::string::npos);
+}
+
+TEST(TrainCheckpoint, AConfigBesideWeightsSaysWhatTheProgramsSaid) {
+  TemporaryDirectory directory;
+  auto check = [&](const std::string &compiled, const std::string &beside) {
+    BigramOptions options;
+    options.metadata = {{"model_config", compiled}};
+    writeText(directory / "config.json", beside);
+    std::string message = checkConfig(*parseProgram(bigramProgram(options)), directory.str()).message();
+    return message.substr(0, message.find(", but program"));
+  };
+  const std::string config = directory / "config.json: ",
+                    theta = R"([{"keys": ["rope.theta", "theta"], "value": 10000, "absent": 500}])";
+  EXPECT_EQ(check(theta, R"({"model_type": "m", "theta": 1e4})"), "");
+  EXPECT_EQ(check(theta, R"({"model_type": "m", "theta": 5, "rope": {"theta": 10000}})"), ""); // the first counts
+  EXPECT_EQ(check(theta, R"({"model_type": "m", "theta": 10000, "rope": {"theta": null}})"), "");
+  EXPECT_EQ(check(theta, R"({"model_type": "m", "theta": 10000, "rope": [1]})"), "");
+  EXPECT_EQ(check(theta, R"({"theta": 5})"), ""); // of whatever it is
+  EXPECT_EQ(check(theta, R"({"model_type": "m", "theta": 5})"), config + "theta is 5");
+  EXPECT_EQ(check(theta, R"({"model_type": "m", "theta": 10000, "rope": {"theta": 5}})"), config + "rope.theta is 5");
+  EXPECT_EQ(check(theta, R"({"model_type": "m"})"), config + "rope.theta is left out, which says 500");
+  const std::string window = R"([{"keys": ["window"], "value": null, "absent": 64, "null": null}])";
+  EXPECT_EQ(check(window, R"({"model_type": "m", "window": null})"), "");
+  EXPECT_EQ(check(window, R"({"model_type": "m"})"), config + "window is left out, which says 64");
+  EXPECT_EQ(check(window, R"({"model_type": "m", "window": 64})"), config + "window is 64");
+  // What no compiler wrote is no crash.
+  for (const char *damaged : {"", "{}", "[1]", R"([{"keys": []}])", R"([{"keys": ["a"], "value": 1}])",
+                              R"([{"keys": [1], "value": 1, "absent": 1}])"})
+    EXPECT_NE(check(damaged, R"({"model_type": "m"})").find("metadata 'model_config' is no list of keys and values"),
+              std::string::npos)
+        << damaged;
+  EXPECT_NE(check(theta, "{").find("config.json: is not JSON"), std::string::npos);
 }
 
 } // namespace

@@ -1,0 +1,74 @@
+#include "runtime/train/ImportedConfig.h"
+
+#include "runtime/io/File.h"
+#include "runtime/io/JsonText.h"
+
+namespace braid::runtime {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// "rope_scaling.factor": of an object in the object.
+const Json *find(const Json &config, std::string_view path) {
+  const Json *at = &config;
+  while (true) {
+    size_t dot = path.find('.');
+    auto found = at->find(std::string(path.substr(0, dot))); // end() of what is no object
+    if (found == at->end())
+      return nullptr;
+    at = &*found;
+    if (dot == path.npos)
+      return at;
+    path.remove_prefix(dot + 1);
+  }
+}
+
+} // namespace
+
+Status checkConfig(const Program &program, const std::string &directory) {
+  std::optional<std::string_view> compiled = program.metadata("model_config");
+  std::string path = directory + "/config.json";
+  if (!compiled || !pathExists(path))
+    return Status::success();
+  BRAID_ASSIGN(std::string text, readTextFile(path));
+  auto config = parseJsonObject(text);
+  BRAID_TRY(config.status().withContext(path));
+  if (!config->contains("model_type"))
+    return Status::success();
+  Json entries = Json::parse(*compiled, nullptr, /*allow_exceptions=*/false);
+  auto damaged = [&] {
+    return Status::error(ErrorCode::corruptFile, "{}: metadata 'model_config' is no list of keys and values",
+                         program.path());
+  };
+  if (!entries.is_array())
+    return damaged();
+  for (const Json &entry : entries) {
+    if (!entry.is_object() || !entry.contains("keys") || !entry["keys"].is_array() || entry["keys"].empty() ||
+        !std::ranges::all_of(entry["keys"], &Json::is_string) || !entry.contains("value") || !entry.contains("absent"))
+      return damaged();
+    const Json &value = entry["value"];
+    const Json *said = nullptr;
+    std::string key = entry["keys"][0].get<std::string>();
+    for (const Json &name : entry["keys"]) {
+      said = find(*config, name.get_ref<const std::string &>());
+      if (said && said->is_null())
+        said = entry.contains("null") ? &entry["null"] : nullptr;
+      if (said) {
+        key = name.get<std::string>();
+        break;
+      }
+    }
+    if ((said ? *said : entry["absent"]) == value)
+      continue;
+    std::string there = said ? fmt::format("is {}", shownValue(*said))
+                             : fmt::format("is left out, which says {}", shownValue(entry["absent"]));
+    return Status::error(
+        "{}: {} {}, but program {} was compiled with {}; valid: a program compiled from this config, or "
+        "weights that lie beside the other",
+        path, escaped(key), there, program.path(), shownValue(value));
+  }
+  return Status::success();
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,17 @@
+// The config.json beside weights that other software wrote, against the one that a program was compiled from: weights
+// that were made with another base of rotations, window or norm are numbers for another function.
+#pragma once
+
+#include "runtime/Program.h"
+
+namespace braid::runtime {
+
+// An error that names the first key of <directory>/config.json that says otherwise than metadata "model_config" of the
+// program, and both values. Nothing is compared where one of them is not there, or the file has no model_type.
+//
+// model_config: [{"keys": ["rope_theta", "rope_parameters.rope_theta"], "value": 1e6, "absent": 1e4}, ..]: of these keys
+// the first that is there must have the value; `absent` is what it says to leave all out. Null is left out, but with a
+// member "null", which is what it then stands for.
+Status checkConfig(const Program &program, const std::string &directory);
+
+} // namespace braid::runtime
