@@ -1,5 +1,6 @@
 //===- Json.cpp - reading and checking JSON without exceptions ----------------------------------------------------===//
 #include "frontend/Json.h"
+#include "runtime/schema/WatchedText.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -43,30 +44,10 @@ constexpr size_t maxDepth = 32, maxKeys = 1000;
 struct LineCount {
   int64_t line = 1;
   bool endOfLine = false;
-};
-
-/// Walks the text for nlohmann's lexer and counts lines on the way.
-struct CountingIterator {
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char *;
-  using reference = const char &;
-  using iterator_category = std::input_iterator_tag;
-  const char *at;
-  LineCount *count;
-  reference operator*() const { return *at; }
-  CountingIterator &operator++() {
-    count->line += count->endOfLine;
-    count->endOfLine = *at++ == '\n';
-    return *this;
+  void operator()(const char *passed) {
+    line += endOfLine;
+    endOfLine = *passed == '\n';
   }
-  CountingIterator operator++(int) {
-    CountingIterator old = *this;
-    ++*this;
-    return old;
-  }
-  bool operator==(const CountingIterator &other) const { return at == other.at; }
-  bool operator!=(const CountingIterator &other) const { return at != other.at; }
 };
 
 /// SAX events -> Value. Returning false stops the parser.
@@ -231,7 +212,7 @@ std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticF
   }
   std::string quoted = quoteBareWords(text);
   text = quoted;
-  CountingIterator begin{text.begin(), &count}, end{text.end(), &count};
+  WatchedText<LineCount> begin{text.begin(), &count}, end{text.end(), &count};
   bool ok = nlohmann::json::sax_parse(begin, end, &builder, nlohmann::json::input_format_t::json, /*strict=*/true,
                                       /*ignore_comments=*/true);
   if (!ok || builder.failed)

@@ -1,5 +1,7 @@
 #include "runtime/io/JsonText.h"
 
+#include "runtime/schema/WatchedText.h"
+
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -8,33 +10,16 @@ namespace braid::runtime {
 
 namespace {
 
-// Walks the text for the parser and counts on the way.
-struct CountingIterator {
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char *;
-  using reference = const char &;
-  using iterator_category = std::input_iterator_tag;
-  const char *at;
-  const char **reached; // the parser's copy of an iterator tells nobody where it is
-  reference operator*() const { return *at; }
-  CountingIterator &operator++() {
-    *reached = ++at;
-    return *this;
-  }
-  CountingIterator operator++(int) {
-    CountingIterator old = *this;
-    ++*this;
-    return old;
-  }
-  bool operator==(const CountingIterator &other) const { return at == other.at; }
-  bool operator!=(const CountingIterator &other) const { return at != other.at; }
+// Where the parser stands.
+struct Reached {
+  const char *end;
+  void operator()(const char *passed) { end = passed + 1; }
 };
 
 // Finds the first key that an object has twice, of which the library keeps the last.
 class Keys {
 public:
-  Keys(std::string_view text, const char *const &reached) : text(text), reached(reached) {}
+  Keys(std::string_view text, const Reached &reached) : text(text), reached(reached) {}
   Status status = Status::success();
 
   void see(nlohmann::json::parse_event_t event, const nlohmann::json &value) {
@@ -50,7 +35,7 @@ public:
 private:
   void add(const std::string &key) {
     // The key ends with the quotation mark behind which the parser stands.
-    auto end = static_cast<size_t>(reached - text.data());
+    auto end = static_cast<size_t>(reached.end - text.data());
     auto [known, fresh] = objects.back().emplace(key, end);
     if (!fresh)
       status = Status::error(ErrorCode::corruptFile,
@@ -59,7 +44,7 @@ private:
   }
 
   std::string_view text;
-  const char *const &reached;
+  const Reached &reached;
   std::vector<std::map<std::string, size_t>> objects; // that are open: where their keys end
 };
 
@@ -81,10 +66,10 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text) {
   if (size_t nul = text.find('\0'); nul != std::string_view::npos) // for the library the end of the text
     return Status::error(ErrorCode::corruptFile, "is not JSON: a NUL byte at byte {} of {}", nul + 1, text.size());
   try {
-    const char *reached = text.data();
+    Reached reached{text.data()};
     Keys keys(text, reached);
-    nlohmann::json json = nlohmann::json::parse(CountingIterator{text.data(), &reached},
-                                                CountingIterator{text.data() + text.size(), &reached},
+    nlohmann::json json = nlohmann::json::parse(WatchedText<Reached>{text.data(), &reached},
+                                                WatchedText<Reached>{text.data() + text.size(), &reached},
                                                 [&](int, nlohmann::json::parse_event_t event, nlohmann::json &value) {
                                                   keys.see(event, value);
                                                   return true;
