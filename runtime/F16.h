@@ -15,4 +15,16 @@ inline float fromF16(uint16_t value) {
   return std::bit_cast<float>(sign | (magnitude < 0x400 ? small : magnitude >= 0x7c00 ? special : normal));
 }
 
+// Rounded to nearest even; what is 65520 or more becomes infinite.
+inline uint16_t toF16(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000)
+    return static_cast<uint16_t>(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
+  if (magnitude >= 0x477ff000)
+    return static_cast<uint16_t>(sign | 0x7c00);
+  if (magnitude < 0x38800000) // beside 1/2 an f32 has the steps of the smallest f16
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000));
+  return static_cast<uint16_t>(sign | ((magnitude + 0xfff + (magnitude >> 13 & 1) - (112 << 23)) >> 13));
+}
+
 } // namespace braid::runtime

@@ -163,11 +163,18 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, std::span<std::byte>
   if (target.size() != entry.bytes)
     return Status::error(ErrorCode::internal, "{}: a tensor of {} bytes was asked into {} bytes", path(), entry.bytes,
                          target.size());
+  return read(entry, 0, target);
+}
+
+Status SafetensorsFile::read(const SafetensorsEntry &entry, uint64_t first, std::span<std::byte> target) const {
+  if (first > entry.bytes || target.size() > entry.bytes - first)
+    return Status::error(ErrorCode::internal, "{}: bytes {} to {} of a tensor of {} were asked for", path(), first,
+                         first + target.size(), entry.bytes);
   if (!entry.half)
-    return file.read(entry.offset, target);
+    return file.read(entry.offset + first, target);
   // Behind where the first of them will end: none is written over before it has been read.
-  std::span<std::byte> halves = target.subspan(target.size() - entry.bytesInFile());
-  BRAID_TRY(file.read(entry.offset, halves));
+  std::span<std::byte> halves = target.subspan(target.size() / 2);
+  BRAID_TRY(file.read(entry.offset + first / 2, halves));
   for (size_t i = 0; i < halves.size() / 2; ++i) {
     uint16_t value;
     std::memcpy(&value, halves.data() + 2 * i, 2);

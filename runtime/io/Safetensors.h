@@ -34,6 +34,8 @@ public:
   const std::map<std::string, std::string, std::less<>> &metadata() const { return metadataTable; }
   // The whole tensor; `target` must have its size.
   Status read(const SafetensorsEntry &entry, std::span<std::byte> target) const;
+  // As many of its bytes, as read, from `first` on as `target` takes; both in whole elements.
+  Status read(const SafetensorsEntry &entry, uint64_t first, std::span<std::byte> target) const;
 
 private:
   explicit SafetensorsFile(InputFile file) : file(std::move(file)) {}

@@ -20,8 +20,8 @@ namespace {
 // A checkpoint of ours.
 class SavedTensors final : public TensorSource {
 public:
-  static Expected<std::unique_ptr<TensorSource>> open(const Rank &rank, std::string directory) {
-    auto source = std::unique_ptr<SavedTensors>(new SavedTensors(rank.program(), std::move(directory)));
+  static Expected<std::unique_ptr<TensorSource>> open(const Program &program, std::string directory) {
+    auto source = std::unique_ptr<SavedTensors>(new SavedTensors(program, std::move(directory)));
     auto parsed = readIndex(source->directory);
     if (!parsed)
       return source->withEarlier(parsed.status());
@@ -85,17 +85,30 @@ public:
         BRAID_TRY(file->read(*entry, out));
         continue;
       }
-      Box source{piece.offset, piece.shape}, target{tensor.offset, tensor.localShape};
-      if (!sharesAny(source, target))
+      Box target{tensor.offset, tensor.localShape};
+      if (!sharesAny({piece.offset, piece.shape}, target))
         continue;
-      buffer.resize(entry->bytes);
-      BRAID_TRY(file->read(*entry, buffer));
+      // Of its first dimension what is asked for, of the others all: that lies together.
+      std::vector<int64_t> offset = piece.offset, shape = piece.shape;
+      uint64_t first = 0, bytes = entry->bytes;
+      if (bytes > 0 && !shape.empty()) {
+        int64_t begin = std::max(offset[0], tensor.offset[0]);
+        int64_t end = std::min(offset[0] + shape[0], tensor.offset[0] + tensor.localShape[0]);
+        uint64_t row = bytes / static_cast<uint64_t>(shape[0]);
+        first = static_cast<uint64_t>(begin - offset[0]) * row;
+        bytes = static_cast<uint64_t>(end - begin) * row;
+        offset[0] = begin;
+        shape[0] = end - begin;
+      }
+      Box source{offset, shape};
+      buffer.resize(bytes);
+      BRAID_TRY(file->read(*entry, first, buffer));
       if (whole) {
         convert(saved.dtype, buffer, wanted, out.data());
       } else if (saved.dtype == wanted) {
         copyShared(source, buffer.data(), target, out.data(), sizeOf(wanted));
       } else {
-        converted.resize(entry->bytes / sizeOf(saved.dtype) * sizeOf(wanted));
+        converted.resize(bytes / sizeOf(saved.dtype) * sizeOf(wanted));
         convert(saved.dtype, buffer, wanted, converted.data());
         copyShared(source, converted.data(), target, out.data(), sizeOf(wanted));
       }
@@ -246,10 +259,14 @@ Expected<std::unique_ptr<TensorSource>> openSaved(Rank &rank, const std::string 
     const Rank::Value value{"checkpoint (hash of its index.json)", index.hash.hex()};
     BRAID_TRY(rank.agree({&value, 1}, "checkpoint"));
   }
-  return SavedTensors::open(rank, directory);
+  return SavedTensors::open(rank.program(), directory);
 }
 
 } // namespace
+
+Expected<std::unique_ptr<TensorSource>> openWeights(const Program &program, const std::string &directory) {
+  return isImported(directory) ? openImported(program, directory) : SavedTensors::open(program, directory);
+}
 
 Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, Restored what) {
   BRAID_ASSIGN(std::string directory, resolveOnAll(rank, path));
@@ -259,7 +276,7 @@ Expected<CheckpointState> loadCheckpoint(Rank &rank, const std::string &path, Re
                          "train --init-from={}, eval, generate",
                          path, path);
   BRAID_ASSIGN(std::unique_ptr<TensorSource> source,
-               imported ? openImported(rank, directory) : openSaved(rank, directory));
+               imported ? openImported(rank.program(), directory, &rank) : openSaved(rank, directory));
   BRAID_TRY(Loader(rank, *source).load(what));
   return source->state();
 }

@@ -40,6 +40,27 @@ bool sharesAny(const Box &a, const Box &b) {
   return true;
 }
 
+// By squares that stay in a cache.
+template <typename Element> static void transpose(const Element *from, Element *to, size_t rows, size_t columns) {
+  constexpr size_t side = 64;
+  for (size_t row = 0; row < rows; row += side)
+    for (size_t column = 0; column < columns; column += side)
+      for (size_t j = column; j < std::min(column + side, columns); ++j)
+        for (size_t i = row; i < std::min(row + side, rows); ++i)
+          to[j * rows + i] = from[i * columns + j];
+}
+
+void transpose(std::span<const std::byte> from, std::byte *to, size_t rows, size_t columns, size_t elementBytes) {
+  switch (elementBytes) {
+  case 2:
+    return transpose(reinterpret_cast<const uint16_t *>(from.data()), reinterpret_cast<uint16_t *>(to), rows, columns);
+  case 4:
+    return transpose(reinterpret_cast<const uint32_t *>(from.data()), reinterpret_cast<uint32_t *>(to), rows, columns);
+  default:
+    return transpose(reinterpret_cast<const uint64_t *>(from.data()), reinterpret_cast<uint64_t *>(to), rows, columns);
+  }
+}
+
 bool converts(DType from, DType to) {
   return from == to || (from == DType::f32 && to == DType::bf16) || (from == DType::bf16 && to == DType::f32);
 }

@@ -16,6 +16,9 @@ struct Box {
 void copyShared(const Box &source, const std::byte *from, const Box &target, std::byte *to, size_t elementBytes);
 bool sharesAny(const Box &a, const Box &b);
 
+// Columns of a matrix [rows, columns] become rows.
+void transpose(std::span<const std::byte> from, std::byte *to, size_t rows, size_t columns, size_t elementBytes);
+
 // f32 and bf16 stand for each other: programs of both kinds read each other's checkpoints.
 bool converts(DType from, DType to);
 // `from` and `to` convert. Every number grows by `plus` before it is rounded.

@@ -27,8 +27,11 @@ std::string andMore(size_t count);
 // Whether a directory holds weights as other software writes them: model.safetensors or model.safetensors.index.json,
 // and neither a checkpoint nor checkpoints of ours, which go first.
 bool isImported(const std::string &path);
-// The weights of such a directory, by the names that the program's metadata "import" has for them. Collective: all
-// ranks must see the same files.
-Expected<std::unique_ptr<TensorSource>> openImported(Rank &rank, const std::string &directory);
+// The weights of such a directory, by the names that the program's metadata "import" has for them. With a rank
+// collective: all must see the same files.
+Expected<std::unique_ptr<TensorSource>> openImported(const Program &program, const std::string &directory,
+                                                     Rank *rank = nullptr);
+// For one process that runs nothing: the weights of such a directory, or of a checkpoint of ours, of any mesh.
+Expected<std::unique_ptr<TensorSource>> openWeights(const Program &program, const std::string &directory);
 
 } // namespace braid::runtime

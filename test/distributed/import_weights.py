@@ -2,11 +2,13 @@
 what it was.
 
 Names and orientation of transformers are written down here once more, on their own. A training of one step that begins with such files and
-one that begins with our checkpoint must save the same bytes, whatever the types and meshes. Nothing of transformers is needed.
+one that begins with our checkpoint must save the same bytes, whatever the types and meshes. Back they go by the same names: files that
+braid-run export writes from a checkpoint must be, byte for byte, those that this mapping makes. Nothing of transformers is needed.
 Usage: import_weights.py FOLDER
 """
 import json
 import pathlib
+import shutil
 import struct
 import subprocess
 import sys
@@ -207,6 +209,46 @@ def bf16(value):
     return high, (high.astype(np.uint32) << 16).view(np.float32)
 
 
+def as_type(value, kind):
+    """An array for write_safetensors."""
+    return bf16(value)[0].reshape(np.shape(value)) if kind == "bf16" else np.asarray(value).astype({"f32": np.float32, "f16": np.float16}[kind])
+
+
+def like(name, tensors, files=1, unread=("mtp.",)):
+    """A directory of the same form with other numbers, and what lies beside weights."""
+    target = folder / name
+    shutil.rmtree(target, ignore_errors=True)
+    write_library(target, {name: value if name.startswith(unread) else np.zeros_like(value) for name, value in tensors.items()}, files)
+    (target / "tokenizer.json").write_bytes(bytes(range(256)))
+    (target / "original").mkdir()
+    (target / "pytorch_model.bin").write_text("old")
+    (target / "tokenizer.link").symlink_to("tokenizer.json")
+    return target
+
+
+def export(program, source, template, target):
+    return braid("export", program, "--checkpoint", source, "--like", template, "--output", target)
+
+
+def contents(target):
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}
+
+
+def report_export(what, program, source, tensors, files=1, kind="f32"):
+    """`tensors`: what must be written, in f32; rounded here."""
+    tensors = {name: np.asarray(value) if name.startswith("mtp.") else as_type(value, kind) for name, value in tensors.items()}
+    template, target, expected = like("like", tensors, files), folder / "exported", folder / "expected"
+    for path in (target, expected):
+        shutil.rmtree(path, ignore_errors=True)
+    result = export(program, source, template, target)
+    write_library(expected, tensors, files)
+    if result.returncode:
+        return report(f"{what} exported", result.stderr.strip())
+    beside = {name: (template / "tokenizer.json").read_bytes() for name in ("tokenizer.json", "tokenizer.link")}
+    got, should = contents(target), contents(expected) | beside
+    report(f"{what} exported", ", ".join(sorted(name for name in got | should if got.get(name) != should.get(name))))
+
+
 for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART).items():
     config = folder / f"{family}.json"
     config.write_text(json.dumps(given | {"model_type": family}))
@@ -214,8 +256,11 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     error = train(program, folder / family, "--steps=3", "--lr=0.05", "--warmup=0")
     assert not error, error
     begun = weights(folder / family)
-    library = of_one_part(begun) if family in ONE_PART else of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun)
-    write_library(folder / f"{family}-library", library, files=1 if family == "mixtral" else 3)
+    theirs = lambda ours: of_one_part(ours) if family in ONE_PART else of_qwen3_next(ours) if family == "qwen3_next" else of_transformers(family, ours)
+    library, files = theirs(begun), 1 if family == "mixtral" else 3
+    write_library(folder / f"{family}-library", library, files)
+    for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h") else ("f32",):
+        report_export(f"{family} {kind}", program, folder / family, library, files, kind)
     kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family == "nemotron_h" else [])
     if family == "qwen3_moe":
         kinds += [("f32", "tp=2", 2), ("bf16", "", 1), ("bf16", "dp=2,ep=2", 2), ("bf16", "dp=2,tp=2,ep=2", 4)]
@@ -225,6 +270,20 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
         compare = far if family == "qwen3_next" else differences
         report(f"{family} {dtype} {mesh or 'alone'}", compare(one_step(kind, name + "-1", folder / family, ranks),
                                                                   one_step(kind, name + "-2", folder / f"{family}-library", ranks)))
+        if mesh:
+            report_export(f"{family} {dtype} {mesh}", kind, folder / (name + "-1"), theirs(weights(folder / (name + "-1"))), files)
+            report_export(f"{family} {dtype} {mesh} by another program", program, folder / (name + "-1"), theirs(weights(folder / (name + "-1"))), files, "bf16")
+    if family in ("mixtral", "qwen2"):  # there and back: a step that is too small to change such numbers
+        for kind, mesh in ("f32", ""), ("bf16", "tp=2"), ("f16", "dp=2,ep=2" if family == "mixtral" else "dp=2"):
+            far_from_0 = {name: np.where(np.abs(value) < 1e-3, np.float32(1e-3), value) for name, value in library.items()}
+            shutil.rmtree(folder / "there", ignore_errors=True)
+            write_library(folder / "there", {name: as_type(value, kind) for name, value in far_from_0.items()}, files)
+            through = compile_to(folder / "through.braid", config, *([f"--mesh={mesh}"] if mesh else []))
+            shutil.rmtree(folder / "through", ignore_errors=True)
+            error = train(through, folder / "through", "--init-from", folder / "there", "--steps=1", "--lr=1e-12", "--warmup=0", ranks=2 if mesh else 1)
+            assert not error, error
+            report_export(f"{family} {kind} {mesh or 'alone'} there and back", program, folder / "through", far_from_0, files, kind)
+            report_export(f"{family} {kind} at once", program, folder / "there", far_from_0, files, kind)
     evaluated = [braid("eval", program, "--checkpoint", c, "--data", folder / "text.txt").stdout.split("over")[0]
                  for c in (folder / family, folder / f"{family}-library")]
     if family != "qwen3_next":
@@ -234,6 +293,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
         extra = {"lm_head.weight": rounded["model.embed_tokens.weight"], "model.layers.0.self_attn.rotary_emb.inv_freq": bf16(np.ones(4))}
         write_library(folder / "halves", {name: pair[0].reshape(np.shape(pair[1])) for name, pair in (rounded | extra).items()})
         write_library(folder / "wholes", {name: pair[1] for name, pair in rounded.items()})
+        report_export("qwen2 with its head twice", program, folder / family, library | {"lm_head.weight": library["model.embed_tokens.weight"]}, 2, "bf16")
         report("qwen2 from bf16", differences(*(one_step(program, f"{x}-1", folder / x, 1) for x in ("halves", "wholes"))))
         # Files of f16, also numbers below its smallest normal one: what a file of f32 with the same numbers gives.
         short = {name: np.concatenate([[1e-7, -6e-5], np.ravel(value)[2:]]).astype(np.float16).reshape(np.shape(value))
@@ -284,6 +344,7 @@ for layer in range(3):
         fused[at + "conv"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in "qkv"])[:, None, :]
 write_library(folder / "own-library", fused)
 report("own description", far(one_step(program, "own-1", folder / "own", 1), one_step(program, "own-2", folder / "own-library", 1)))
+report_export("own description", program, folder / "own", fused, 2)
 
 # What cannot be read is said.
 program, good = folder / "mixtral.braid", of_transformers("mixtral", weights(folder / "mixtral"))
@@ -374,4 +435,59 @@ for source in ("mixtral", "mixtral-library"):
                    "--input", f"cu_seqlens={folder / 'cu_seqlens.npy'}", "--output", f"logits={folder / source}.npy")
     logits.append(result.stderr if result.returncode else {"logits": np.load(folder / f"{source}.npy")})
 report("called", differences(*logits))
+
+
+# What cannot be written is said before anything is: no directory is there then, and none that was is another.
+def not_exported(name, tensors, of=program, source=folder / "mixtral-f32-alone-1", files=1, target=folder / "none/deeper", more=lambda template: None):
+    template = like("like", tensors, files)
+    more(template)
+    before = contents(target) if target.is_dir() else None
+    result = export(of, source, template if target.name != "mixtral-library" else target, target)
+    changed = target.parent.exists() and any(target.parent.iterdir()) if before is None else contents(target) != before
+    print(f"not {name}:", f"{result.stderr.strip()}{' AND WRITTEN' if changed or not result.returncode else ''}")
+    return template
+
+
+def leave_out(index, name):
+    table = json.loads(index.read_text())
+    del table["weight_map"][name]
+    index.write_text(json.dumps(table))
+
+
+own, saved = folder / "own.braid", folder / "mixtral-f32-alone-1"
+not_exported("lacking", {name: value for name, value in good.items() if ".experts.3." not in name})
+not_exported("more", good | {"model.layers.0.self_attn.q_proj.bias": np.zeros(32, np.float32)})
+not_exported("turned", good | {"model.layers.0.self_attn.k_proj.weight": good["model.layers.0.self_attn.k_proj.weight"].T})
+not_exported("integers", good | {first: good[first].astype(np.int64)})
+not_exported("plain", good, of=folder / "plain.braid")
+not_exported("uncovered", fused | {"0.kv": np.concatenate([fused["0.kv"], np.zeros((3, 32), np.float32)])}, of=own, source=folder / "own")
+twice = json.loads(json.dumps(description))
+twice["import"]["weights"]["layers.{layer}.attn.wv"]["rows"] = [8, 24]
+(folder / "twice.json").write_text(json.dumps(twice))
+not_exported("twice", fused, of=compile_to(folder / "twice.braid", folder / "twice.json"), source=folder / "own")
+not_exported("of another model", good, source=folder / "own")
+not_exported("beside another config", good, more=lambda template: (template / "config.json").write_text('{"model_type": "qwen2"}'))
+not_exported("unplaced", good | {"stale": good[first]}, files=2, more=lambda template: leave_out(template / "model.safetensors.index.json", "stale"))
+not_exported("like a checkpoint", good, more=lambda template: (template / "latest").write_text("step-00000001"))
+not_exported("over a directory", good, target=saved)
+not_exported("over its template", good, target=folder / "mixtral-library")
+print("not over a file:", export(program, saved, folder / "mixtral-library", folder / "text.txt").stderr.strip())
+print("not among checkpoints:", export(program, saved, folder / "mixtral-library", saved / "step-00000009").stderr.strip())
+# What only the numbers show ends without a trace, too.
+large = {name: as_type(value, "f16") for name, value in good.items()}
+write_library(folder / "large", good | {first: good[first] * 1e9})
+not_exported("too large", large, source=folder / "large")
+damaged = folder / "damaged"
+shutil.copytree(saved, damaged)
+path = next(damaged.glob("step-*/model.safetensors"))
+path.write_bytes(path.read_bytes()[:-1] + b"x")
+not_exported("damaged", good, source=damaged)
+# An empty directory is taken, also by a link; what a killed export left is not.
+(folder / "empty").mkdir()
+(folder / "link").symlink_to("empty")
+result = export(program, saved, like("like", good), folder / "link")
+report("into an empty directory", result.stderr or ("" if "model.safetensors" in contents(folder / "empty") else "nothing there"))
+print(result.stdout.replace(str(folder), ""))
+(folder / ".again.tmp").mkdir()
+print("not after another:", export(program, saved, folder / "like", folder / "again").stderr.strip())
 print(f"{failed} failed")

@@ -1,5 +1,6 @@
 #include "test/runtime/TrainFixture.h"
 
+#include "runtime/F16.h"
 #include "runtime/io/Safetensors.h"
 
 #include <cmath>
@@ -136,6 +137,28 @@ TEST(IoSafetensors, HalvesAreReadAsTheNumbersThatTheyAre) {
     EXPECT_EQ(read[bits], sign * static_cast<float>(value)) << bits;
     EXPECT_EQ(std::signbit(read[bits]), bits >> 15 != 0) << bits;
   }
+  // A part of them is read alone.
+  std::vector<float> part(300);
+  ASSERT_TRUE(file->read(entry, 4 * 0x3bff, std::as_writable_bytes(std::span(part))).ok());
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), read.begin() + 0x3bff));
+  EXPECT_FALSE(file->read(entry, 4 * (all - 299), std::as_writable_bytes(std::span(part))).ok());
+  // And back: each itself, what lies between two the nearer, in the middle the even one.
+  for (size_t bits = 0; bits < all; ++bits) {
+    if (std::isnan(read[bits])) {
+      EXPECT_TRUE(std::isnan(fromF16(toF16(read[bits]))) && toF16(read[bits]) >> 15 == bits >> 15) << bits;
+      continue;
+    }
+    EXPECT_EQ(toF16(read[bits]), bits);
+    if ((bits & 0x7fff) >= 0x7bff)
+      continue;
+    float middle = (read[bits] + read[bits + 1]) / 2;
+    EXPECT_EQ(toF16(middle), bits + (bits & 1)) << bits;
+    EXPECT_EQ(toF16(std::nextafter(middle, read[bits])), bits);
+    EXPECT_EQ(toF16(std::nextafter(middle, read[bits + 1])), bits + 1);
+  }
+  EXPECT_EQ(toF16(std::nextafter(65520.0f, 0.0f)), 0x7bff);
+  EXPECT_EQ(toF16(65520), 0x7c00);
+  EXPECT_EQ(toF16(-1e30f), 0xfc00);
   // By hand: 1, -2, the largest, the smallest normal and subnormal ones.
   EXPECT_EQ(read[0x3c00], 1.0f);
   EXPECT_EQ(read[0xc000], -2.0f);

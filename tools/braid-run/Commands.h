@@ -19,6 +19,7 @@ Action addTrain(CLI::App &command);
 Action addEval(CLI::App &command);
 Action addGenerate(CLI::App &command);
 Action addCall(CLI::App &command);
+Action addExport(CLI::App &command);
 Action addInfo(CLI::App &command);
 Action addProbe(CLI::App &command);
 

@@ -220,6 +220,7 @@ int main(int argc, char **argv) {
       {"eval", "Measure the loss of a trained model on text or tokens", addEval},
       {"generate", "Continue a text with a trained model", addGenerate},
       {"call", "Call one function with NumPy files", addCall},
+      {"export", "Write the weights of a checkpoint for other software", addExport},
       {"info", "Describe a program: functions, memory, kernels, mesh", addInfo},
       {"probe", "Measure what the link between ranks costs, for the cluster file of a plan", addProbe},
   };

@@ -1,0 +1,309 @@
+#include "runtime/train/ExportedWeights.h"
+
+#include "runtime/Bf16.h"
+#include "runtime/F16.h"
+#include "runtime/io/JsonText.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/ImportedFiles.h"
+#include "runtime/train/TensorBox.h"
+#include "runtime/train/TensorSource.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+namespace braid::runtime {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Recipe = ImportedFiles::Recipe;
+
+// Weights in files that are not written anew: beside others they would be another model.
+bool holdsWeights(std::string_view name) {
+  constexpr std::string_view endings[] = {
+      ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".gguf", ".h5", ".msgpack",
+      ".onnx"};
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+// What a tensor of theirs is made of: a weight of ours, or an expert of it.
+struct Filling {
+  const LogicalTensor *tensor;
+  Recipe recipe;
+  int64_t expert;
+
+  std::string words() const {
+    return fmt::format("'{}'{}", tensor->name, recipe.tensor->ofExperts() ? fmt::format(" of expert {}", expert) : "");
+  }
+};
+
+size_t rowsOf(const SafetensorsEntry &entry) { return entry.shape.empty() ? 1 : static_cast<size_t>(entry.shape[0]); }
+
+// Its rows as a filling has them.
+struct Rows {
+  size_t groups, ofGroup, first, last;
+  Rows(const ImportedTensor &how, const SafetensorsEntry &entry) {
+    groups = static_cast<size_t>(how.groups);
+    ofGroup = rowsOf(entry) / groups;
+    first = how.rows ? static_cast<size_t>((*how.rows)[0]) : 0;
+    last = how.rows ? static_cast<size_t>((*how.rows)[1]) : ofGroup;
+  }
+};
+
+class Exporter {
+public:
+  Exporter(const Program &program, std::string checkpoint) : program(program) {
+    exported.checkpoint = std::move(checkpoint);
+  }
+
+  // All that can be wrong without a look at the numbers.
+  Status plan(const std::string &like) {
+    BRAID_ASSIGN(files, ImportedFiles::open(program, like));
+    BRAID_ASSIGN(source, openWeights(program, exported.checkpoint));
+    BRAID_ASSIGN(tensors, logicalTensors(program, 0, /*moments=*/false));
+    for (LogicalTensor &tensor : tensors) { // whole, and masters where there are some
+      tensor.offset.assign(tensor.shape.size(), 0);
+      tensor.localShape = tensor.shape;
+      if (tensor.dtype == DType::bf16)
+        tensor.dtype = DType::f32;
+    }
+    BRAID_TRY(source->checkNames(tensors, /*moments=*/false));
+    BRAID_TRY(files->checkNames(tensors));
+    for (const LogicalTensor &tensor : tensors) {
+      BRAID_TRY(source->check(tensor));
+      BRAID_TRY(files->check(tensor));
+      BRAID_ASSIGN(Recipe recipe, files->recipeOf(tensor));
+      for (int64_t expert = 0; expert < recipe.experts; ++expert)
+        fillings[recipe.nameOf(expert)].push_back({&tensor, recipe, expert});
+    }
+    for (const auto &[name, of] : fillings)
+      BRAID_TRY(checkRows(name, of));
+    for (const auto &[one, other] : files->importMap().equal)
+      if (auto found = fillings.find(other); found != fillings.end() && files->places().count(one))
+        fillings.try_emplace(one, found->second);
+    exported.filled = fillings.size();
+    return listFiles();
+  }
+
+  Status write(const std::string &target) {
+    for (const auto &file : files->files())
+      BRAID_TRY(writeWeights(*file, target + "/" + nameOf(*file)));
+    for (const std::string &name : exported.copied)
+      BRAID_TRY(copyFile(files->directory() + "/" + name, target + "/" + name));
+    return syncDirectory(target);
+  }
+
+  Exported exported;
+
+private:
+  static std::string nameOf(const SafetensorsFile &file) { return fs::path(file.path()).filename().string(); }
+
+  // Every row is one weight of ours.
+  Status checkRows(const std::string &name, const std::vector<Filling> &of) const {
+    const auto &[file, entry] = files->places().find(name)->second;
+    auto wrong = [&](std::string_view what) {
+      return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' cannot be written: {}", file->path(), escaped(name),
+                           what);
+    };
+    std::vector<const Filling *> taken(rowsOf(*entry));
+    for (const Filling &filling : of) {
+      Rows rows(*filling.recipe.tensor, *entry);
+      for (size_t group = 0; group < rows.groups; ++group)
+        for (size_t row = group * rows.ofGroup + rows.first; row < group * rows.ofGroup + rows.last; ++row)
+          if (const Filling *before = std::exchange(taken[row], &filling))
+            return wrong(fmt::format("its row {} is both {} and {} of program {}", row, before->words(),
+                                     filling.words(), program.path()));
+    }
+    auto gap = std::ranges::find(taken, nullptr);
+    if (gap == taken.end())
+      return Status::success();
+    auto behind = std::find_if(gap, taken.end(), [](const Filling *filling) { return filling; });
+    return wrong(fmt::format("of its {} rows {} to {} are no weight of program {}, as others are {}", taken.size(),
+                             gap - taken.begin(), behind - taken.begin() - 1, program.path(), of[0].words()));
+  }
+
+  Status listFiles() {
+    std::set<std::string> ours;
+    for (const auto &file : files->files()) {
+      ours.insert(nameOf(*file));
+      for (const auto &[name, entry] : file->entries())
+        if (auto found = files->places().find(name); found == files->places().end() || found->second.entry != &entry)
+          return Status::error(ErrorCode::corruptFile,
+                               "{}: holds tensor '{}', which the index of {} does not place there", file->path(),
+                               escaped(name), files->directory());
+      exported.tensors += file->entries().size();
+    }
+    exported.files = ours.size();
+    bool indexed = !ours.count("model.safetensors");
+    BRAID_ASSIGN(std::vector<std::string> names, listDirectory(files->directory()));
+    for (const std::string &name : names) {
+      if (ours.count(name))
+        continue;
+      std::error_code unknown;
+      bool isFile = fs::is_regular_file(files->directory() + "/" + name, unknown);
+      bool isIndex = indexed && name == "model.safetensors.index.json";
+      (isFile && (isIndex || !holdsWeights(name)) ? exported.copied : exported.left).push_back(name);
+    }
+    return Status::success();
+  }
+
+  // Bytes [begin, end) of a file, in pieces.
+  static Status copyBytes(const InputFile &from, uint64_t begin, uint64_t end, OutputFile &to) {
+    std::vector<std::byte> piece;
+    while (begin < end) {
+      piece.resize(std::min<uint64_t>(end - begin, uint64_t(1) << 20));
+      BRAID_TRY(from.read(begin, piece));
+      BRAID_TRY(to.write(piece));
+      begin += piece.size();
+    }
+    return Status::success();
+  }
+
+  static Status close(OutputFile &file) {
+    BRAID_TRY(file.sync());
+    return file.close();
+  }
+
+  static Status copyFile(const std::string &from, const std::string &to) {
+    BRAID_ASSIGN(InputFile input, InputFile::open(from));
+    BRAID_ASSIGN(OutputFile output, OutputFile::create(to));
+    BRAID_TRY(copyBytes(input, 0, input.size(), output));
+    return close(output);
+  }
+
+  // The header is theirs; so are the places of what follows it.
+  Status writeWeights(const SafetensorsFile &file, const std::string &to) {
+    std::vector<std::pair<const std::string *, const SafetensorsEntry *>> order;
+    for (const auto &[name, entry] : file.entries())
+      if (entry.bytes > 0)
+        order.push_back({&name, &entry});
+    std::ranges::sort(order, {}, [](const auto &tensor) { return tensor.second->offset; });
+    BRAID_ASSIGN(InputFile input, InputFile::open(file.path()));
+    BRAID_ASSIGN(OutputFile output, OutputFile::create(to));
+    BRAID_TRY(copyBytes(input, 0, order.empty() ? input.size() : order[0].second->offset, output));
+    for (const auto &[name, entry] : order) {
+      auto found = fillings.find(*name);
+      if (found == fillings.end()) {
+        BRAID_TRY(copyBytes(input, entry->offset, entry->offset + entry->bytesInFile(), output));
+        continue;
+      }
+      made.resize(entry->bytesInFile());
+      for (const Filling &filling : found->second)
+        BRAID_TRY(fill(file, *name, *entry, filling));
+      BRAID_TRY(output.write(made));
+    }
+    return close(output);
+  }
+
+  // What ImportedWeights reads, in the other direction.
+  Status fill(const SafetensorsFile &file, const std::string &name, const SafetensorsEntry &entry,
+              const Filling &filling) {
+    const ImportedTensor &how = *filling.recipe.tensor;
+    LogicalTensor wanted = *filling.tensor;
+    if (how.ofExperts() && !wanted.shape.empty()) {
+      wanted.offset[0] = filling.expert;
+      wanted.localShape[0] = 1;
+    }
+    size_t element = sizeOf(wanted.dtype), count = 1;
+    for (int64_t size : wanted.localShape)
+      count *= static_cast<size_t>(size);
+    values.resize(count * element);
+    BRAID_TRY(source->read(wanted, values));
+    if (how.transposed) {
+      BRAID_ASSIGN(std::vector<int64_t> taken, importedShape(how, entry.shape));
+      size_t rows = static_cast<size_t>(taken.back());
+      ordered.resize(values.size());
+      transpose(values, ordered.data(), count / rows, rows, element);
+      values.swap(ordered);
+    }
+    if (how.plus != 0)
+      convert(wanted.dtype, values, wanted.dtype, values.data(), -static_cast<float>(how.plus));
+    bool isBf16 = wanted.dtype != entry.dtype;
+    rounded.resize(count * (entry.half ? sizeof(uint16_t) : sizeOf(entry.dtype)));
+    if (entry.half)
+      std::ranges::transform(as<float>(values), as<uint16_t>(rounded).begin(), toF16);
+    else
+      convert(wanted.dtype, values, entry.dtype, rounded.data());
+    for (size_t at = 0; (entry.half || isBf16) && at < count; ++at)
+      if (float value = as<float>(values)[at];
+          (as<uint16_t>(rounded)[at] & 0x7fff) == (isBf16 ? 0x7f80 : 0x7c00) && std::isfinite(value))
+        return Status::error("{}: tensor '{}' is {}, which cannot hold {} of {} (at most {}); valid: a directory whose "
+                             "tensors are of another type",
+                             file.path(), escaped(name), isBf16 ? "BF16" : "F16", value, filling.words(),
+                             isBf16 ? fromBf16(0x7f7f) : fromF16(0x7bff));
+    Rows rows(how, entry);
+    size_t row = made.size() / rowsOf(entry), kept = (rows.last - rows.first) * row;
+    for (size_t group = 0; group < rows.groups; ++group)
+      std::memcpy(made.data() + (group * rows.ofGroup + rows.first) * row, rounded.data() + group * kept, kept);
+    return Status::success();
+  }
+
+  template <typename Element> static std::span<Element> as(std::vector<std::byte> &bytes) {
+    return {reinterpret_cast<Element *>(bytes.data()), bytes.size() / sizeof(Element)};
+  }
+
+  const Program &program;
+  std::unique_ptr<ImportedFiles> files;
+  std::unique_ptr<TensorSource> source;
+  std::vector<LogicalTensor> tensors;
+  std::map<std::string, std::vector<Filling>, std::less<>> fillings; // by name of theirs
+  std::vector<std::byte> values, ordered, rounded, made;
+};
+
+// Where the output will stand: what links to an empty directory is that directory.
+Expected<fs::path> checkOutput(const std::string &output) {
+  std::error_code error;
+  fs::file_status status = fs::symlink_status(output, error);
+  if (error && status.type() != fs::file_type::not_found)
+    return writeError(output, error.value());
+  fs::path path = fs::absolute(output, error).lexically_normal();
+  if (status.type() != fs::file_type::not_found) {
+    if (!fs::is_directory(output, error) || !fs::is_empty(output, error) || error)
+      return Status::error("{}: is there, and is no empty directory; valid: a name of its own", output);
+    path = fs::canonical(output, error);
+    if (error)
+      return writeError(output, error.value());
+  }
+  return path.has_filename() ? path : path.parent_path();
+}
+
+} // namespace
+
+Expected<Exported> exportWeights(const Program &program, const std::string &checkpoint, const std::string &like,
+                                 const std::string &output) {
+  if (!isImported(like))
+    return Status::error(ErrorCode::notFound,
+                         "{}: is no directory of another software's weights; valid: one with 'model.safetensors' or "
+                         "'model.safetensors.index.json' that was written for this model",
+                         like);
+  BRAID_ASSIGN(fs::path target, checkOutput(output));
+  BRAID_ASSIGN(std::string directory, resolveCheckpoint(checkpoint));
+  Exporter exporter(program, std::move(directory));
+  BRAID_TRY(exporter.plan(like));
+
+  std::string parent = target.parent_path().string();
+  std::string temporary = fmt::format("{}/.{}.tmp", parent, target.filename().string());
+  BRAID_TRY(makeDirectories(parent));
+  std::error_code error;
+  if (!fs::create_directory(temporary, error))
+    return error
+               ? writeError(temporary, error.value())
+               : Status::error("{}: is there: an export writes it, or one was killed that did; valid: an export after "
+                               "it was removed",
+                               temporary);
+  auto all = [&]() -> Status {
+    BRAID_TRY(exporter.write(temporary));
+    BRAID_TRY(renamePath(temporary, target.string()));
+    return syncDirectory(parent);
+  };
+  Status status = all();
+  if (!status.ok())
+    (void)removeAll(temporary).ok();
+  BRAID_TRY(status);
+  return std::move(exporter.exported);
+}
+
+} // namespace braid::runtime

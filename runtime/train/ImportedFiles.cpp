@@ -1,0 +1,168 @@
+#include "runtime/train/ImportedFiles.h"
+
+#include "runtime/io/JsonText.h"
+#include "runtime/io/Shape.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/ImportedConfig.h"
+#include "runtime/train/TensorBox.h"
+#include "runtime/train/TensorSource.h"
+
+#include <algorithm>
+
+namespace braid::runtime {
+
+static constexpr std::string_view singleFile = "model.safetensors", indexFile = "model.safetensors.index.json";
+
+bool isImported(const std::string &path) {
+  return !pathExists(path + "/index.json") && !pathExists(path + "/latest") && !splitCheckpoint(path).second &&
+         (pathExists(path + "/" + std::string(indexFile)) || pathExists(path + "/" + std::string(singleFile)));
+}
+
+Expected<std::unique_ptr<ImportedFiles>> ImportedFiles::open(const Program &program, std::string directory) {
+  auto map = ImportMap::parse(program.metadata("model_json").value_or(""));
+  BRAID_TRY(map.status().withContext(program.path()));
+  if (!*map)
+    return Status::error("{}: was written by other software, and program {} does not say what that calls its weights; "
+                         "valid: a program that was compiled from the config.json beside them, or from a description "
+                         "with 'import'",
+                         directory, program.path());
+  BRAID_TRY(checkConfig(program, directory));
+  auto files = std::unique_ptr<ImportedFiles>(new ImportedFiles(program, std::move(directory), **std::move(map)));
+  BRAID_TRY(files->openAll());
+  return files;
+}
+
+Status ImportedFiles::openAll() {
+  if (pathExists(path + "/" + std::string(singleFile))) // as transformers does where an index lies beside it
+    return openFile(std::string(singleFile), nullptr);
+  std::string indexPath = path + "/" + std::string(indexFile);
+  BRAID_ASSIGN(std::string text, readTextFile(indexPath));
+  auto parsed = parseJsonObject(text);
+  BRAID_TRY(parsed.status().withContext(indexPath));
+  auto named = parsed->find("weight_map");
+  if (named == parsed->end() || !named->is_object())
+    return Status::error(ErrorCode::corruptFile, "{}: has no object weight_map", indexPath);
+  std::map<std::string, std::set<std::string>> names; // of tensors, by file
+  for (const auto &[tensor, file] : named->items()) {
+    if (!file.is_string() || !isPlainName(file.get<std::string>()))
+      return Status::error(ErrorCode::corruptFile, "{}: weight_map['{}'] is {}, not the plain name of a file",
+                           indexPath, escaped(tensor), shownValue(file));
+    names[file.get<std::string>()].insert(tensor);
+  }
+  for (const auto &[file, tensors] : names)
+    BRAID_TRY(openFile(file, &tensors));
+  return Status::success();
+}
+
+Status ImportedFiles::openFile(const std::string &name, const std::set<std::string> *tensors) {
+  BRAID_ASSIGN(SafetensorsFile file, SafetensorsFile::open(path + "/" + name));
+  opened.push_back(std::make_unique<SafetensorsFile>(std::move(file)));
+  const SafetensorsFile &added = *opened.back();
+  for (const auto &[tensor, entry] : added.entries())
+    if (!tensors || tensors->count(tensor))
+      table.emplace(tensor, Place{&added, &entry});
+  if (tensors)
+    for (const std::string &tensor : *tensors)
+      if (!added.find(tensor))
+        return Status::error(ErrorCode::corruptFile, "{}: lacks tensor '{}', which {} places there", added.path(),
+                             escaped(tensor), indexFile);
+  return Status::success();
+}
+
+ContentHash ImportedFiles::contents() const {
+  ContentHasher hasher;
+  for (const auto &[name, place] : table) {
+    std::string line = fmt::format("{} {} {} {} {}\n", name, place.file->path().substr(path.size()),
+                                   toString(place.entry->dtype), formatShape(place.entry->shape), place.entry->offset);
+    hasher.add(std::as_bytes(std::span(line)));
+  }
+  return hasher.hash();
+}
+
+Expected<ImportedFiles::Recipe> ImportedFiles::recipeOf(const LogicalTensor &tensor) const {
+  auto [general, layer] = splitLayer(tensor.name);
+  auto found = map.weights.find(tensor.name);
+  if (found == map.weights.end())
+    found = map.weights.find(general);
+  if (found == map.weights.end())
+    return Status::error(ErrorCode::corruptFile, "{}: its 'import' does not say what '{}' is called elsewhere",
+                         program.path(), tensor.name);
+  Recipe recipe{&found->second, layer, 1, tensor.shape};
+  if (recipe.tensor->ofExperts() && !tensor.shape.empty()) {
+    recipe.experts = tensor.shape[0];
+    recipe.shape.erase(recipe.shape.begin());
+  }
+  return recipe;
+}
+
+Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) const {
+  std::set<std::string> wanted;
+  std::string missing, extra;
+  size_t missingCount = 0, extraCount = 0;
+  for (const LogicalTensor &tensor : tensors) {
+    BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
+    for (int64_t expert = 0; expert < recipe.experts; ++expert) {
+      std::string name = recipe.nameOf(expert);
+      if (!table.count(name) && ++missingCount == 1)
+        missing = fmt::format("'{}', which is '{}'", escaped(name), tensor.name);
+      wanted.insert(std::move(name));
+    }
+  }
+  for (const auto &[name, place] : table)
+    if (!wanted.count(name) && !map.leaves(name) && ++extraCount == 1)
+      extra = name;
+  if (missingCount)
+    return Status::error(ErrorCode::corruptFile, "{}: lacks tensor {}{} of program {}", path, missing,
+                         andMore(missingCount), program.path());
+  if (extraCount)
+    return Status::error(ErrorCode::corruptFile,
+                         "{}: holds tensor '{}'{}, which is no weight of program {}; what may stay unread says the "
+                         "'import' of its description",
+                         path, escaped(extra), andMore(extraCount), program.path());
+  for (const auto &[one, other] : map.equal)
+    BRAID_TRY(checkEqual(one, other));
+  return Status::success();
+}
+
+// A head that is the embedding may lie there once more; a head of its own is no weight of the program.
+Status ImportedFiles::checkEqual(const std::string &one, const std::string &other) const {
+  auto first = table.find(one), second = table.find(other);
+  if (first == table.end() || second == table.end())
+    return Status::success();
+  const auto &[a, b] = std::pair(first->second.entry, second->second.entry);
+  bool same = a->dtype == b->dtype && a->shape == b->shape;
+  std::vector<std::byte> left(a->bytes), right(b->bytes);
+  BRAID_TRY(first->second.file->read(*a, left));
+  BRAID_TRY(second->second.file->read(*b, right));
+  if (!same || left != right)
+    return Status::error(ErrorCode::corruptFile,
+                         "{}: tensor '{}' is not '{}', which stands for both in program {}; valid: equal ones, or a "
+                         "program that has both (a config with tie_word_embeddings false)",
+                         path, escaped(one), escaped(other), program.path());
+  return Status::success();
+}
+
+Status ImportedFiles::check(const LogicalTensor &tensor) const {
+  BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
+  for (int64_t expert = 0; expert < recipe.experts; ++expert) {
+    auto found = table.find(recipe.nameOf(expert));
+    const SafetensorsEntry &entry = *found->second.entry;
+    auto wrong = [&](std::string_view what) {
+      return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' {}", found->second.file->path(),
+                           escaped(found->first), what);
+    };
+    if (!converts(entry.dtype, tensor.dtype))
+      return wrong(fmt::format("is {}, but '{}' is {} in the program", toString(entry.dtype), tensor.name,
+                               toString(tensor.dtype)));
+    auto shape = importedShape(*recipe.tensor, entry.shape);
+    if (!shape)
+      return wrong(shape.status().message());
+    if (!joins(*shape, recipe.shape) || !turns(*recipe.tensor, *shape, recipe.shape))
+      return wrong(fmt::format("has shape {}, which makes {}, but '{}'{} is {} in the program",
+                               formatShape(entry.shape), formatShape(*shape), tensor.name,
+                               recipe.tensor->ofExperts() ? " of an expert" : "", formatShape(recipe.shape)));
+  }
+  return Status::success();
+}
+
+} // namespace braid::runtime

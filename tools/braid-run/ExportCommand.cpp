@@ -1,0 +1,62 @@
+#include "runtime/io/Words.h"
+#include "runtime/train/ExportedWeights.h"
+#include "runtime/train/ModelDifference.h"
+#include "tools/braid-run/Commands.h"
+
+#include <fmt/ranges.h>
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+struct Options {
+  std::string program, checkpoint, like, output;
+};
+
+Status run(const Options &options) {
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
+  FileUses uses;
+  uses.reads("the program", options.program);
+  uses.readsCheckpoints("--checkpoint", options.checkpoint);
+  uses.readsCheckpoints("--like", options.like);
+  uses.writes("--output", options.output, FileUses::Kind::any);
+  BRAID_TRY(uses.check());
+  BRAID_ASSIGN(Exported exported, exportWeights(*program, options.checkpoint, options.like, options.output));
+  BRAID_ASSIGN(std::string remark, remarkOtherModel(*program, exported.checkpoint));
+  if (!remark.empty())
+    fmt::print(stderr, "braid-run: remark: {}\n", remark);
+  fmt::print("weights        {} in {}, {} of them from {}\n", counted(exported.tensors, "tensor"),
+             counted(exported.files, "file"), exported.filled, exported.checkpoint);
+  if (!exported.copied.empty())
+    fmt::print("copied         {}\n", fmt::join(exported.copied, ", "));
+  if (!exported.left.empty())
+    fmt::print("not copied     {}\n", fmt::join(exported.left, ", "));
+  fmt::print("export         {}\n", options.output);
+  return Status::success();
+}
+
+} // namespace
+
+Action addExport(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  addProgramOption(command, options->program);
+  command
+      .add_option("--checkpoint", options->checkpoint,
+                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
+      ->required()
+      ->type_name("DIR");
+  command
+      .add_option("--like", options->like,
+                  "Directory as transformers saved it for this model: its files, names, types and shapes are those of "
+                  "the output, its config and tokenizer are copied")
+      ->required()
+      ->type_name("DIR");
+  command.add_option("--output", options->output, "Directory to write: none is there yet, or an empty one")
+      ->required()
+      ->type_name("DIR");
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run
