@@ -1,10 +1,12 @@
-"""Small random models of transformers, saved by it and read by braid-run: do both compute the same logits?
+"""Small random models of transformers, saved by it and read by braid-run: do both compute the same logits? And once more when braid-run has
+trained them for three steps and written them back?
 
   weights.py [FAMILY..]
 
 Needs PyTorch and transformers, and braid-compile and braid-run in PATH; no GPU. For each family: the config compiled, a prefill of 32 tokens
-and a token decoded behind it, from the files as transformers writes them (f32, several of them). Prints the largest difference beside the
-largest logit; exit status 1 where one is above 1e-4 of the other.
+and a token decoded behind it, from the files as transformers writes them (f32, several of them), then from a checkpoint, whose export
+transformers reads. Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
+transformers misses a tensor of the export.
 """
 import json
 import pathlib
@@ -51,23 +53,16 @@ def run(*command):
         sys.exit(f"{' '.join(map(str, command))}\n{result.stderr}")
 
 
-def compare(family, more, folder):
-    """-> the largest difference and the largest logit, of the prefill and of the token behind it."""
-    torch.manual_seed(1)
-    given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if family.startswith("mamba") else BASE
-    if family == "nemotron_h":
-        given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
-    config = transformers.AutoConfig.for_model(family, **(given | more))
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+def fix(model):
     for module in model.modules():
         if hasattr(module, "time_step_limit"):  # nemotron_h has time_step_min in its place where a prefill is computed, and nothing where a token is decoded
-            module.time_step_limit = tuple(config.time_step_limit)
-    for name, weight in model.named_parameters():
-        if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
-            weight.data += 0.3 * torch.randn_like(weight)
-    model.save_pretrained(folder, max_shard_size="100KB")
-    program, tokens = folder / "p.braid", np.random.default_rng(0).integers(0, 256, (1, PREFILL + 1)).astype(np.int32)
-    run("braid-compile", folder / "config.json", "-o", program)
+            module.time_step_limit = tuple(model.config.time_step_limit)
+    return model.eval()
+
+
+def differences(model, program, checkpoint, folder):
+    """-> the largest difference and the largest logit, of the prefill and of the token behind it."""
+    tokens = np.random.default_rng(0).integers(0, 256, (1, PREFILL + 1)).astype(np.int32)
     with torch.no_grad():
         expected = model(torch.tensor(tokens).long()).logits[0].numpy()
     np.save(folder / "prefill.tokens.npy", tokens[:, :PREFILL])
@@ -78,18 +73,43 @@ def compare(family, more, folder):
         calls.append(json.dumps({"function": entry, "inputs": {"tokens": f"{folder}/{name}.tokens.npy", "cu_seqlens": f"{folder}/{name}.documents.npy"},
                                  "outputs": {"logits": f"{folder}/{name}.npy"}}))
     (folder / "calls.jsonl").write_text("\n".join(calls))
-    run("braid-run", "call", program, "--checkpoint", folder, "--calls", folder / "calls.jsonl")
+    run("braid-run", "call", program, "--checkpoint", checkpoint, "--calls", folder / "calls.jsonl")
     pairs = [(np.load(folder / f"{name}.npy")[0], expected[at]) for name, at in (("prefill", PREFILL - 1), ("decode", PREFILL))]
     return [(float(np.abs(got - should).max()), float(np.abs(should).max())) for got, should in pairs]
+
+
+def compare(family, more, folder):
+    """-> `differences` of the model as transformers made it, and of the one that was trained and exported."""
+    torch.manual_seed(1)
+    given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if family.startswith("mamba") else BASE
+    if family == "nemotron_h":
+        given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
+    config = transformers.AutoConfig.for_model(family, **(given | more))
+    model = fix(transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32))
+    for name, weight in model.named_parameters():
+        if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
+            weight.data += 0.3 * torch.randn_like(weight)
+    made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
+    model.save_pretrained(made, max_shard_size="100KB")
+    run("braid-compile", made / "config.json", "-o", program, "--batch=2", "--seq-len=64")
+    (folder / "text.txt").write_text("Pack my box with five dozen liquor jugs. " * 20)
+    run("braid-run", "train", program, "--init-from", made, "--data", folder / "text.txt", "--steps=3", "--lr=0.02", "--warmup=0", "--checkpoint-dir", trained)
+    run("braid-run", "export", program, "--checkpoint", trained, "--like", made, "--output", exported)
+    read, loading = transformers.AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
+    if any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+        sys.exit(f"{family}: {loading}")
+    return differences(model, program, made, folder), differences(fix(read), program, trained, folder)
 
 
 wrong = 0
 for family in sys.argv[1:] or FAMILIES:
     for more in FAMILIES[family]:
         with tempfile.TemporaryDirectory() as folder:
-            (prefill, scale), (decode, behind) = compare(family, more, pathlib.Path(folder))
-        isWrong = not (prefill < 1e-4 * scale and decode < 1e-4 * behind)
-        wrong += isWrong
-        print(f"{family} {json.dumps(more)}: prefill {prefill:.2g} of {scale:.3g}, decode {decode:.2g} of {behind:.3g}{' WRONG' if isWrong else ''}", flush=True)
+            results = compare(family, more, pathlib.Path(folder))
+        for what, ((prefill, scale), (decode, behind)) in zip(("", "trained and exported "), results):
+            isWrong = not (prefill < 1e-4 * scale and decode < 1e-4 * behind)
+            wrong += isWrong
+            print(f"{family} {json.dumps(more)}: {what}prefill {prefill:.2g} of {scale:.3g}, decode {decode:.2g} of {behind:.3g}{' WRONG' if isWrong else ''}",
+                  flush=True)
 print(f"{wrong} wrong, transformers {transformers.__version__}, PyTorch {torch.__version__}")
 sys.exit(wrong > 0)
