@@ -70,6 +70,9 @@ static StringRef describe(FileKind kind) {
 }
 
 static bool isOfKind(StringRef contents, FileKind kind) {
+  bool isText = !contents.contains('\0'); // a program holds the text of its description
+  if (kind != FileKind::any && kind != FileKind::program && !isText)
+    return false;
   switch (kind) {
   case FileKind::any: return true;
   case FileKind::program: return contents.substr(4, 4) == schema::ProgramIdentifier(); // as flatbuffers have it

@@ -150,8 +150,8 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
   else if (std::optional<Value> v = find("original_max_position_embeddings"))
     original = std::move(*v);
   compare({"original_max_position_embeddings", "rope_scaling.original_max_position_embeddings",
-           "rope_parameters.original_max_position_embeddings"},
-          original, context);
+           "rope_parameters.original_max_position_embeddings", "max_position_embeddings"},
+          original, numberValue(family.positions));
   if (type == "llama3") {
     for (StringRef name : {"factor", "low_freq_factor", "high_freq_factor"})
       fields.push_back({name.str(), require(name)});
@@ -394,20 +394,21 @@ Value Translation::mamba() {
   Value states = get(key("state_size", "ssm_state_size"), numberValue(int64_t(first ? 16 : 128)));
   Value expand = get("expand", numberValue(int64_t(2)));
   int64_t inner = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX) ? expand.integer * hidden.integer : 0;
-  if (!inner && !hybrid)
-    errors.report("expand", describe(expand) + " times hidden_size is no number of channels; valid: 1 to 1024");
+  if (!integerIn(expand, 1 << 10) && !hybrid)
+    errors.report("expand", describe(expand) + " is not an integer from 1 to 1024");
+  if (!hybrid)
+    if (Value given = get("intermediate_size", numberValue(inner)); inner && !isEqual(given, numberValue(inner)))
+      errors.report(
+          "intermediate_size",
+          llvm::formatv("{0} is not expand times hidden_size, {1}; valid: that", describe(given), inner).str());
   std::vector<Field> fields = {{"kind", stringValue(first ? "mamba" : "mamba2")}};
   if (first) {
     Value rank = get("time_step_rank", stringValue("auto"));
     if (isEqual(rank, stringValue("auto")))
       rank = named(numberValue((hidden.integer + 15) / 16), "time_step_rank");
-    if (Value given = get("intermediate_size", numberValue(inner)); inner && !isEqual(given, numberValue(inner)))
-      errors.report(
-          "intermediate_size",
-          llvm::formatv("{0} is not expand times hidden_size, {1}; valid: that", describe(given), inner).str());
     fields.push_back({"heads", numberValue(int64_t(1))});
     fields.push_back({"head_dim", std::move(states)});
-    fields.push_back({"value_dim", named(numberValue(inner), "expand")});
+    fields.push_back({"value_dim", named(numberValue(inner), "expand * hidden_size", hidden.line)});
     fields.push_back({"gate_rank", std::move(rank)});
   } else {
     Value heads = get(key("num_heads", "mamba_num_heads"), numberValue(int64_t(128)));
@@ -457,9 +458,13 @@ std::string Translation::blocks(Value &layers) {
                         (isLetter ? "; valid: M, *, -" : "; valid: \"linear_attention\", \"full_attention\", \"mlp\""));
       each += ' ';
     };
-    if (given.kind == Kind::string)
-      for (auto [i, letter] : llvm::enumerate(given.string))
-        add(llvm::formatv("{0}", key).str(), stringValue(StringRef(&letter, 1)), true);
+    bool isList = key == "layers_block_type";
+    if (given.kind != (isList ? Kind::array : Kind::string)) {
+      errors.report(key, describe(given) + " is not a " + (isList ? "list" : "string"));
+      return each;
+    }
+    for (const char &letter : given.string)
+      add(key.str(), stringValue(StringRef(&letter, 1)), true);
     for (auto [i, type] : llvm::enumerate(given.items))
       add(llvm::formatv("{0}[{1}]", key, i).str(), type, false);
     if (each.empty())
@@ -525,11 +530,13 @@ void Translation::fixedKeysOfOnePart() {
       only(key, numberValue(int64_t(0)), /*nullable=*/true);
   } else {
     only("hidden_act", stringValue("silu"));
-    if (family.name == "mamba2")
-      (void)take("time_step_rank");
   }
+  if (family.name != "mamba")
+    (void)take("time_step_rank"); // Mamba's
   // Steps as they are: from 0 to infinity, which transformers writes as an object, older versions as a bare word.
   const Value *limit = takeOptional("time_step_limit");
+  const Value none = arrayValue({numberValue(int64_t(0)), stringValue("Infinity")});
+  compare({"time_step_limit"}, none, none);
   auto isInfinite = [](const Value &v) {
     const Value *tagged = v.kind == Kind::object ? v.find("__float__") : &v;
     return tagged && isEqual(*tagged, stringValue("Infinity"));

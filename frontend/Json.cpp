@@ -1,5 +1,6 @@
 //===- Json.cpp - reading and checking JSON without exceptions ----------------------------------------------------===//
 #include "frontend/Json.h"
+#include "runtime/schema/PythonJson.h"
 #include "runtime/schema/WatchedText.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -162,43 +163,6 @@ private:
 };
 
 } // namespace
-
-/// How much of a text is one string or comment, or else one character.
-static size_t lengthOfNext(StringRef text) {
-  auto behind = [&](size_t end, size_t more) { return end == StringRef::npos ? text.size() : end + more; };
-  if (text.starts_with("//"))
-    return behind(text.find('\n'), 0);
-  if (text.starts_with("/*"))
-    return behind(text.find("*/", 2), 2);
-  if (!text.starts_with("\""))
-    return 1;
-  size_t at = 1;
-  while (at < text.size() && text[at] != '"')
-    at += text[at] == '\\' ? 2 : 1;
-  return std::min(at + 1, text.size());
-}
-
-/// Python writes Infinity, -Infinity and NaN as bare words, which JSON does not have: they become strings, and readers say
-/// what they think of them.
-static std::string quoteBareWords(StringRef text) {
-  std::string quoted;
-  while (!text.empty()) {
-    bool isWord = false;
-    for (StringRef word : {"Infinity", "-Infinity", "NaN"})
-      if (text.starts_with(word)) {
-        (quoted += '"').append(word.begin(), word.end()) += '"';
-        text = text.drop_front(word.size());
-        isWord = true;
-        break;
-      }
-    if (isWord)
-      continue;
-    size_t length = lengthOfNext(text);
-    quoted.append(text.begin(), text.begin() + length);
-    text = text.drop_front(length);
-  }
-  return quoted;
-}
 
 std::optional<Value> json::parse(StringRef text, StringRef filename, DiagnosticFn error) {
   LineCount count;

@@ -2,6 +2,7 @@
 
 #include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
+#include "runtime/schema/PythonJson.h"
 
 namespace braid::runtime {
 
@@ -24,6 +25,24 @@ const Json *find(const Json &config, std::string_view path) {
   }
 }
 
+std::string shown(const Json &value) {
+  constexpr size_t most = 80;
+  std::string text = value.is_array() ? escaped(value.dump(-1, ' ', /*ensure_ascii=*/true)) : "";
+  return text.empty() || text.size() > most ? shownValue(value) : text;
+}
+
+// A number that JSON does not have, which transformers writes as {"__float__": "Infinity"}, is the string, in lists too.
+Json plain(const Json &value) {
+  if (value.is_object() && value.size() == 1 && value.contains("__float__"))
+    return value["__float__"];
+  if (!value.is_array())
+    return value;
+  Json items = Json::array();
+  for (const Json &item : value)
+    items.push_back(item.is_array() ? item : plain(item));
+  return items;
+}
+
 } // namespace
 
 Status checkConfig(const Program &program, const std::string &directory) {
@@ -32,7 +51,7 @@ Status checkConfig(const Program &program, const std::string &directory) {
   if (!compiled || !pathExists(path))
     return Status::success();
   BRAID_ASSIGN(std::string text, readTextFile(path));
-  auto config = parseJsonObject(text);
+  auto config = parseJsonObject(quoteBareWords(text));
   BRAID_TRY(config.status().withContext(path));
   if (!config->contains("model_type"))
     return Status::success();
@@ -59,14 +78,14 @@ Status checkConfig(const Program &program, const std::string &directory) {
         break;
       }
     }
-    if ((said ? *said : entry["absent"]) == value)
+    if (plain(said ? *said : entry["absent"]) == plain(value))
       continue;
-    std::string there = said ? fmt::format("is {}", shownValue(*said))
-                             : fmt::format("is left out, which says {}", shownValue(entry["absent"]));
+    std::string there =
+        said ? fmt::format("is {}", shown(*said)) : fmt::format("is left out, which says {}", shown(entry["absent"]));
     return Status::error(
         "{}: {} {}, but program {} was compiled with {}; valid: a program compiled from this config, or "
         "weights that lie beside the other",
-        path, escaped(key), there, program.path(), shownValue(value));
+        path, escaped(key), there, program.path(), shown(value));
   }
   return Status::success();
 }

@@ -152,8 +152,9 @@ Status ImportedFiles::check(const LogicalTensor &tensor) const {
                            escaped(found->first), what);
     };
     if (!converts(entry.dtype, tensor.dtype))
-      return wrong(fmt::format("is {}, but '{}' is {} in the program", toString(entry.dtype), tensor.name,
-                               toString(tensor.dtype)));
+      return wrong(fmt::format("is {}, but '{}' is {} in the program; valid: {}", toString(entry.dtype), tensor.name,
+                               toString(tensor.dtype),
+                               converts(DType::f32, tensor.dtype) ? "f32, bf16, f16" : toString(tensor.dtype)));
     auto shape = importedShape(*recipe.tensor, entry.shape);
     if (!shape)
       return wrong(shape.status().message());

@@ -404,7 +404,9 @@ write_library(folder / "scaled-beside", of_transformers("llama", weights(folder 
 for scaling in ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000, "factor": 4, "original_max_position_embeddings": 16, "beta_fast": 32}},
                 {"rope_parameters": {"rope_type": "yarn", "rope_theta": 10000, "factor": 4}, "original_max_position_embeddings": 16},
                 {"rope_scaling": scaled["rope_scaling"] | {"factor": 2}}, {"rope_scaling": scaled["rope_scaling"] | {"beta_fast": 16}},
-                {"rope_scaling": scaled["rope_scaling"] | {"attention_factor": 1.5}}, {"rope_scaling": None}):
+                {"rope_scaling": scaled["rope_scaling"] | {"attention_factor": 1.5}}, {"rope_scaling": None},
+                {"rope_scaling": {"type": "yarn", "factor": 4.0}, "max_position_embeddings": 16},
+                {"rope_scaling": {"type": "yarn", "factor": 4.0}, "max_position_embeddings": 32}):
     without = {key: value for key, value in scaled.items() if key != "rope_scaling"}
     (folder / "scaled-beside/config.json").write_text(json.dumps(without | scaling))
     result = braid("eval", program_of_scaled, "--checkpoint", folder / "scaled-beside", "--data", folder / "text.txt")

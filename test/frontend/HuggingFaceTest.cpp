@@ -258,7 +258,8 @@ TEST(HuggingFace, NemotronH) {
              std::string(R"("hybrid_override_pattern": ")") + pattern +
                  R"(", "num_hidden_layers": 56, "attention_head_dim": 128, "hidden_size": 4096, "mamba_head_dim": 64,
       "mamba_num_heads": 128, "mlp_hidden_act": "relu2", "sliding_window": null, "time_step_limit": [0.0, Infinity],
-      "residual_in_fp32": false, "rms_norm_eps": 1e-05, "layer_norm_epsilon": 1e-05, "use_mamba_kernels": true)");
+      "residual_in_fp32": false, "rms_norm_eps": 1e-05, "layer_norm_epsilon": 1e-05, "use_mamba_kernels": true,
+      "time_step_rank": 256)");
   Parsed parsed = parse(text);
   ASSERT_TRUE(parsed.spec) << parsed.errors[0];
   EXPECT_EQ(parameters(*parsed.spec), 8'605'937'792);
@@ -468,8 +469,11 @@ TEST(HuggingFace, Refusals) {
        "time_step_limit: a list bounds steps, which is not computed; valid: [0.0, Infinity]"},
       {"mamba2", R"("rms_norm": false)", "rms_norm: false of a mamba2 config is not computed; valid: true"},
       {"mamba2", R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of a mamba2 config is not computed; valid: \"silu\""},
-      {"mamba2", R"("intermediate_size": 8192)",
-       "intermediate_size: 8192 is of an unknown key of a mamba2 config; valid: the keys that models/README.md lists"},
+      {"mamba2", R"("intermediate_size": 4096)",
+       "intermediate_size: 4096 is not expand times hidden_size, 8192; valid: that"},
+      {"mamba2", R"("hidden_size": "64")", "hidden_size: \"64\" is not an integer"},
+      {"mamba2", R"("expand": 1.5)", "expand: 1.5 is not an integer from 1 to 1024"},
+      {"mamba", R"("hidden_size": 2560)", "expand * hidden_size: 5120 is out of range; valid: 1 to 4096"},
       {"mamba", R"("intermediate_size": 1000)",
        "intermediate_size: 1000 is not expand times hidden_size, 1536; valid: that"},
       {"nemotron_h", R"("hybrid_override_pattern": "ME*-")",
@@ -478,6 +482,7 @@ TEST(HuggingFace, Refusals) {
       {"nemotron_h", R"("layers_block_type": ["mlp", "moe"])",
        "layers_block_type[1]: \"moe\" has a router with a correction of its choices, which a description cannot say; "
        "valid: \"linear_attention\", \"full_attention\", \"mlp\""},
+      {"nemotron_h", R"("layers_block_type": "mamba")", "layers_block_type: \"mamba\" is not a list"},
       {"nemotron_h", R"("layers_block_type": ["conv"])",
        "layers_block_type[0]: \"conv\" is not computed; valid: \"linear_attention\", \"full_attention\", \"mlp\""},
       {"nemotron_h", R"("hybrid_override_pattern": "M-", "num_hidden_layers": 3)",

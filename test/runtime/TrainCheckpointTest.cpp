@@ -345,6 +345,13 @@ TEST(TrainCheckpoint, AConfigBesideWeightsSaysWhatTheProgramsSaid) {
   EXPECT_EQ(check(window, R"({"model_type": "m", "window": null})"), "");
   EXPECT_EQ(check(window, R"({"model_type": "m"})"), config + "window is left out, which says 64");
   EXPECT_EQ(check(window, R"({"model_type": "m", "window": 64})"), config + "window is 64");
+  // As transformers writes it, and as older versions did.
+  const std::string limit =
+      R"([{"keys": ["limit"], "value": [0, "Infinity"], "absent": [0, {"__float__": "Infinity"}]}])";
+  for (const char *same : {"[0.0, Infinity]", R"([0, {"__float__": "Infinity"}])"})
+    EXPECT_EQ(check(limit, std::string(R"({"model_type": "m", "limit": )") + same + "}"), "") << same;
+  EXPECT_EQ(check(limit, R"({"model_type": "m"})"), "");
+  EXPECT_EQ(check(limit, R"({"model_type": "m", "limit": [0.0, 0.05]})"), config + "limit is [0.0,0.05]");
   // What no compiler wrote is no crash.
   for (const char *damaged : {"", "{}", "[1]", R"([{"keys": []}])", R"([{"keys": ["a"], "value": 1}])",
                               R"([{"keys": [1], "value": 1, "absent": 1}])"})

@@ -5,6 +5,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -166,8 +167,12 @@ struct TemporaryFile {
   int descriptor = -1;
 
   Error create(StringRef ending) {
-    if (std::error_code error = sys::fs::createTemporaryFile("braid", ending, descriptor, path))
-      return createStringError(error, "no temporary file for the CUDA toolkit's assembler");
+    if (std::error_code error = sys::fs::createTemporaryFile("braid", ending, descriptor, path)) {
+      SmallString<128> directory;
+      sys::path::system_temp_directory(/*ErasedOnReboot=*/true, directory);
+      return createStringError("no file for the CUDA toolkit's assembler in " + directory + ": " + error.message() +
+                               "; valid: a TMPDIR with room");
+    }
     remover.setFile(path);
     return Error::success();
   }
@@ -190,11 +195,11 @@ Expected<Assembled> braid::assembleWhole(StringRef ptx, StringRef arch) {
   stream.close();
   if (std::error_code error = stream.error()) {
     stream.clear_error();
-    return createStringError(error, "cannot write " + source.path.str().str());
+    return createStringError("cannot write " + source.path.str() + ": " + error.message());
   }
   for (TemporaryFile *file : {&cubin, &said})
     if (std::error_code error = sys::fs::closeFile(file->descriptor))
-      return createStringError(error, "cannot write " + file->path.str().str());
+      return createStringError("cannot write " + file->path.str() + ": " + error.message());
   std::string archOption = "-arch=" + arch.str(), message;
   const StringRef arguments[] = {program, archOption, "-O3", "-v", source.path, "-o", cubin.path};
   const std::optional<StringRef> redirects[] = {"", said.path, said.path};
