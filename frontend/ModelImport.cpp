@@ -85,6 +85,12 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
                                 .str());
       if (w.has("groups") && !rows)
         w.error("groups", "changes nothing without rows; valid: together with rows");
+      if (w.take("stacked"))
+        w.boolean("stacked", weight.stacked);
+      if (weight.stacked && weight.ofExperts)
+        w.error("stacked", "true of the name \"" + shownText(name, 80) +
+                               "\", of which every expert has a tensor; valid: without stacked, or a name without "
+                               "{expert}");
     }
   if (const Value *equal = r.objectAt("equal"))
     for (const Field &field : equal->fields)
@@ -123,6 +129,8 @@ private:
   void use(Use &use, bool hasExperts) {
     if (use.weight->ofExperts && !hasExperts && !use.used)
       report("'" + use.weight->name + "' has a name with {expert}, but no experts; valid: a name without {expert}");
+    else if (use.weight->stacked && !hasExperts && !use.used)
+      report("'" + use.weight->name + "' is stacked, but has no experts; valid: without stacked");
     use.used = true;
   }
   void ofLayer(const std::string &layer, StringRef after, bool hasExperts);

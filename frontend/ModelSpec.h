@@ -250,6 +250,7 @@ inline constexpr char noPart = '-';
 struct ImportedWeight {
   std::string name; ///< as it spells ours: layers.{layer}.attn.wq
   bool ofExperts = false; ///< each expert has a tensor of its own
+  bool stacked = false; ///< all experts are one tensor
 };
 
 struct ModelSpec {

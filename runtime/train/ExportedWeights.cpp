@@ -29,7 +29,7 @@ bool holdsWeights(std::string_view name) {
   return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// What a tensor of theirs is made of: a weight of ours, or an expert of it.
+// What a tensor of theirs, or an expert's part of it, is made of: a weight of ours, or an expert of it.
 struct Filling {
   const LogicalTensor *tensor;
   Recipe recipe;
@@ -101,6 +101,12 @@ public:
 private:
   static std::string nameOf(const SafetensorsFile &file) { return fs::path(file.path()).filename().string(); }
 
+  // Parts of a tensor that are filled and written one after the other: the experts of a stacked one.
+  static int64_t partsOf(const std::vector<Filling> &of) {
+    const Recipe &recipe = of[0].recipe;
+    return recipe.tensor->stacked ? recipe.experts : 1;
+  }
+
   // Every row is one weight of ours.
   Status checkRows(const std::string &name, const std::vector<Filling> &of) const {
     const auto &[file, entry] = files->places().find(name)->second;
@@ -108,21 +114,34 @@ private:
       return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' cannot be written: {}", file->path(), escaped(name),
                            what);
     };
-    std::vector<const Filling *> taken(rowsOf(*entry));
-    for (const Filling &filling : of) {
-      Rows rows(*filling.recipe.tensor, *entry);
-      for (size_t group = 0; group < rows.groups; ++group)
-        for (size_t row = group * rows.ofGroup + rows.first; row < group * rows.ofGroup + rows.last; ++row)
-          if (const Filling *before = std::exchange(taken[row], &filling))
-            return wrong(fmt::format("its row {} is both {} and {} of program {}", row, before->words(),
-                                     filling.words(), program.path()));
+    bool stacked = of[0].recipe.tensor->stacked;
+    for (const Filling &filling : of)
+      if (filling.recipe.tensor->stacked != stacked)
+        return wrong(fmt::format("it is {} and {} of program {}, one of them stacked; valid: both or none",
+                                 of[0].words(), filling.words(), program.path()));
+    for (int64_t part = 0; part < partsOf(of); ++part) {
+      const SafetensorsEntry shape = of[0].recipe.partOf(*entry, part);
+      std::string whose = stacked ? fmt::format("expert {}'s", part) : "its";
+      std::vector<const Filling *> taken(rowsOf(shape));
+      for (const Filling &filling : of) {
+        if (stacked && filling.expert != part)
+          continue;
+        Rows rows(*filling.recipe.tensor, shape);
+        for (size_t group = 0; group < rows.groups; ++group)
+          for (size_t row = group * rows.ofGroup + rows.first; row < group * rows.ofGroup + rows.last; ++row)
+            if (const Filling *before = std::exchange(taken[row], &filling))
+              return wrong(fmt::format("{} row {} is both {} and {} of program {}", whose, row, before->words(),
+                                       filling.words(), program.path()));
+      }
+      auto gap = std::ranges::find(taken, nullptr);
+      if (gap == taken.end())
+        continue;
+      auto behind = std::find_if(gap, taken.end(), [](const Filling *filling) { return filling; });
+      return wrong(fmt::format("of {} {} rows {} to {} are no weight of program {}, as others are {}", whose,
+                               taken.size(), gap - taken.begin(), behind - taken.begin() - 1, program.path(),
+                               of[0].words()));
     }
-    auto gap = std::ranges::find(taken, nullptr);
-    if (gap == taken.end())
-      return Status::success();
-    auto behind = std::find_if(gap, taken.end(), [](const Filling *filling) { return filling; });
-    return wrong(fmt::format("of its {} rows {} to {} are no weight of program {}, as others are {}", taken.size(),
-                             gap - taken.begin(), behind - taken.begin() - 1, program.path(), of[0].words()));
+    return Status::success();
   }
 
   Status listFiles() {
@@ -190,10 +209,15 @@ private:
         BRAID_TRY(copyBytes(input, entry->offset, entry->offset + entry->bytesInFile(), output));
         continue;
       }
-      made.resize(entry->bytesInFile());
-      for (const Filling &filling : found->second)
-        BRAID_TRY(fill(file, *name, *entry, filling));
-      BRAID_TRY(output.write(made));
+      const std::vector<Filling> &of = found->second;
+      for (int64_t part = 0; part < partsOf(of); ++part) {
+        const SafetensorsEntry shape = of[0].recipe.partOf(*entry, part);
+        made.resize(shape.bytesInFile());
+        for (const Filling &filling : of)
+          if (!filling.recipe.tensor->stacked || filling.expert == part)
+            BRAID_TRY(fill(file, *name, shape, filling));
+        BRAID_TRY(output.write(made));
+      }
     }
     return close(output);
   }

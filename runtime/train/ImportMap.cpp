@@ -52,6 +52,8 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
       tensor.name = member.get<std::string>();
     else if (key == "transposed" && member.is_boolean())
       tensor.transposed = member.get<bool>();
+    else if (key == "stacked" && member.is_boolean())
+      tensor.stacked = member.get<bool>();
     else if (key == "plus" && member.is_number())
       tensor.plus = member.get<double>();
     else if (key == "groups" && member.is_number_unsigned() && member.get<uint64_t>() - 1 < uint64_t(1) << 30)
@@ -65,12 +67,14 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
   }
   if (tensor.name.empty())
     return Status::error(ErrorCode::corruptFile, "it has no name");
+  if (tensor.stacked && tensor.name.find(expertHole) != std::string::npos)
+    return Status::error(ErrorCode::corruptFile, "it is stacked, and its name has {}", expertHole);
   return tensor;
 }
 
 } // namespace
 
-bool ImportedTensor::ofExperts() const { return name.find(expertHole) != std::string::npos; }
+bool ImportedTensor::ofExperts() const { return stacked || name.find(expertHole) != std::string::npos; }
 
 std::string ImportedTensor::nameOf(std::optional<int64_t> layer, int64_t expert) const {
   std::string full = name;

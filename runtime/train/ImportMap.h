@@ -19,8 +19,9 @@ struct ImportedTensor {
   std::optional<std::array<int64_t, 2>> rows;
   bool transposed = false; // the first dimension of what is left becomes the last
   double plus = 0;
+  bool stacked = false; // the first dimension counts experts; what is said of rows and dimensions is said of one
 
-  bool ofExperts() const;
+  bool ofExperts() const; // each has a tensor of its own, or a part of one
   std::string nameOf(std::optional<int64_t> layer, int64_t expert) const;
 };
 
@@ -37,7 +38,7 @@ struct ImportMap {
 // "layers.3.attn.wq": "layers.{layer}.attn.wq" and 3; of another name itself.
 std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name);
 
-// The shape of what is taken of a tensor of this shape; an error says why nothing is.
+// The shape of what is taken of a tensor (of one expert of a stacked one) of this shape; an error says why nothing is.
 Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const std::vector<int64_t> &shape);
 // Whether elements in order can be of either shape: one joins dimensions of the other ([64, 16] and [1024]; not [16, 64]).
 bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b);

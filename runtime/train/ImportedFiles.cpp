@@ -95,13 +95,23 @@ Expected<ImportedFiles::Recipe> ImportedFiles::recipeOf(const LogicalTensor &ten
   return recipe;
 }
 
+SafetensorsEntry ImportedFiles::Recipe::partOf(const SafetensorsEntry &entry, int64_t expert) const {
+  SafetensorsEntry part = entry;
+  if (tensor->stacked) {
+    part.shape.erase(part.shape.begin());
+    part.bytes /= static_cast<uint64_t>(experts);
+    part.offset += static_cast<uint64_t>(expert) * part.bytesInFile();
+  }
+  return part;
+}
+
 Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) const {
   std::set<std::string> wanted;
   std::string missing, extra;
   size_t missingCount = 0, extraCount = 0;
   for (const LogicalTensor &tensor : tensors) {
     BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
-    for (int64_t expert = 0; expert < recipe.experts; ++expert) {
+    for (int64_t expert = 0; expert < recipe.tensors(); ++expert) {
       std::string name = recipe.nameOf(expert);
       if (!table.count(name) && ++missingCount == 1)
         missing = fmt::format("'{}', which is '{}'", escaped(name), tensor.name);
@@ -144,7 +154,7 @@ Status ImportedFiles::checkEqual(const std::string &one, const std::string &othe
 
 Status ImportedFiles::check(const LogicalTensor &tensor) const {
   BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
-  for (int64_t expert = 0; expert < recipe.experts; ++expert) {
+  for (int64_t expert = 0; expert < recipe.tensors(); ++expert) {
     auto found = table.find(recipe.nameOf(expert));
     const SafetensorsEntry &entry = *found->second.entry;
     auto wrong = [&](std::string_view what) {
@@ -155,9 +165,12 @@ Status ImportedFiles::check(const LogicalTensor &tensor) const {
       return wrong(fmt::format("is {}, but '{}' is {} in the program; valid: {}", toString(entry.dtype), tensor.name,
                                toString(tensor.dtype),
                                converts(DType::f32, tensor.dtype) ? "f32, bf16, f16" : toString(tensor.dtype)));
-    auto shape = importedShape(*recipe.tensor, entry.shape);
+    if (recipe.tensor->stacked && (entry.shape.empty() || entry.shape[0] != recipe.experts))
+      return wrong(fmt::format("has shape {}, whose first dimension is not the {} experts of '{}' in the program",
+                               formatShape(entry.shape), recipe.experts, tensor.name));
+    auto shape = importedShape(*recipe.tensor, recipe.partOf(entry, expert).shape);
     if (!shape)
-      return wrong(shape.status().message());
+      return wrong(fmt::format("{}{}", recipe.tensor->stacked ? "of each expert " : "", shape.status().message()));
     if (!joins(*shape, recipe.shape) || !turns(*recipe.tensor, *shape, recipe.shape))
       return wrong(fmt::format("has shape {}, which makes {}, but '{}'{} is {} in the program",
                                formatShape(entry.shape), formatShape(*shape), tensor.name,

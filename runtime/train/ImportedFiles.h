@@ -6,6 +6,7 @@
 #include "runtime/train/CheckpointIndex.h"
 #include "runtime/train/ImportMap.h"
 
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -24,7 +25,10 @@ public:
     std::optional<int64_t> layer;
     int64_t experts = 1;
     std::vector<int64_t> shape; // of one expert
+    int64_t tensors() const { return tensor->stacked ? std::min<int64_t>(experts, 1) : experts; } // of theirs
     std::string nameOf(int64_t expert) const { return tensor->nameOf(layer, expert); }
+    // What an expert has of a tensor that fits: all of it, or its part of a stacked one.
+    SafetensorsEntry partOf(const SafetensorsEntry &entry, int64_t expert) const;
   };
 
   // Opens all files of a directory; what they hold is known then. `program` must outlive this.

@@ -1,6 +1,6 @@
 // Weights as other software wrote them: safetensors files under its own names, with matrices that it keeps transposed,
 // several in one, an expert each. What is where says the program (ImportMap.h); each tensor is read and brought into
-// order when it is asked for, of experts those that a rank has.
+// order when it is asked for, of experts those that a rank has, whether or not they are stacked in one tensor.
 #include "runtime/train/ImportedFiles.h"
 #include "runtime/train/TensorBox.h"
 #include "runtime/train/TensorSource.h"
@@ -38,7 +38,7 @@ private:
                  std::span<std::byte> out) {
     const ImportedFiles::Place &place = files->places().find(recipe.nameOf(expert))->second;
     const ImportedTensor &how = *recipe.tensor;
-    const SafetensorsEntry &entry = *place.entry;
+    const SafetensorsEntry entry = recipe.partOf(*place.entry, expert);
     size_t element = sizeOf(entry.dtype);
     source.resize(entry.bytes);
     BRAID_TRY(place.file->read(entry, source));

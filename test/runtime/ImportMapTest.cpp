@@ -1,0 +1,46 @@
+// What a description's `import` says of a weight, and what that makes of shapes.
+#include "runtime/train/ImportMap.h"
+#include <gtest/gtest.h>
+
+using namespace braid::runtime;
+
+namespace {
+
+Expected<std::optional<ImportMap>> parse(const std::string &tensor) {
+  return ImportMap::parse("{\"import\": {\"weights\": {\"layers.{layer}.w\": " + tensor + "}}}");
+}
+
+} // namespace
+
+TEST(ImportMap, ExpertsOfOneTensor) {
+  auto map = parse(R"({"name": "{layer}.w", "stacked": true, "rows": [2, 5], "transposed": true})");
+  ASSERT_TRUE(map && *map) << map.status().message();
+  const ImportedTensor &tensor = (*map)->weights.at("layers.{layer}.w");
+  EXPECT_TRUE(tensor.stacked);
+  EXPECT_TRUE(tensor.ofExperts());
+  EXPECT_EQ(tensor.nameOf(7, 0), "7.w");
+  EXPECT_EQ(tensor.nameOf(7, 3), "7.w");
+  auto shape = importedShape(tensor, {6, 4}); // of an expert
+  ASSERT_TRUE(shape) << shape.status().message();
+  EXPECT_EQ(*shape, (std::vector<int64_t>{4, 3}));
+  map = parse(R"({"name": "{layer}.{expert}.w", "stacked": false})");
+  ASSERT_TRUE(map && *map) << map.status().message();
+  EXPECT_EQ((*map)->weights.at("layers.{layer}.w").nameOf(7, 3), "7.3.w");
+}
+
+TEST(ImportMap, Errors) {
+  const std::pair<const char *, const char *> cases[] = {
+      {"3", "it is 3"},
+      {"{}", "it has no name"},
+      {R"({"name": "w", "stacked": 1})", "stacked is 1"},
+      {R"({"name": "{layer}.{expert}.w", "stacked": true})", "it is stacked, and its name has {expert}"},
+      {R"({"name": "w", "transposed": "yes"})", "transposed is \"yes\""},
+      {R"({"name": "w", "groups": 0})", "groups is 0"},
+      {R"({"name": "w", "turned": true})", "turned is true"},
+  };
+  for (auto [tensor, message] : cases) {
+    auto map = parse(tensor);
+    ASSERT_FALSE(map) << tensor;
+    EXPECT_EQ(map.status().message(), "import: weights['layers.{layer}.w']: " + std::string(message));
+  }
+}
