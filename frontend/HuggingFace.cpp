@@ -2,119 +2,16 @@
 // Every key is translated, known to say nothing about what is computed, or has the one value that is computed; any other
 // is an error. Types and ranges of what is translated are the ordinary reader's.
 #include "frontend/HuggingFace.h"
-#include "frontend/HuggingFaceFamilies.h"
+#include "frontend/HuggingFaceTranslation.h"
 #include "frontend/ModelImport.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringSet.h"
-#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace braid;
 using namespace braid::json;
 using llvm::StringRef;
 
-namespace {
-
-bool isEqual(const Value &a, const Value &b) {
-  return a.isNumber() && b.isNumber() ? a.number == b.number
-                                      : a.kind == b.kind && a.boolean == b.boolean && a.string == b.string;
-}
-
-class Translation {
-public:
-  Translation(const Value &config, const Family &family, bool dtypeGiven, Errors &errors)
-      : config(config), family(family), dtypeGiven(dtypeGiven), errors(errors) {}
-  std::optional<HuggingFaceModel> run();
-
-private:
-  const Value *take(StringRef key) {
-    known.push_back(key);
-    return config.find(key);
-  }
-  /// The same, where null says as much as nothing.
-  const Value *takeOptional(StringRef key) {
-    const Value *v = take(key);
-    return v && v->kind != Kind::null ? v : nullptr;
-  }
-  /// A value of the config under its own key and line; of one that follows from another the line of that.
-  Value named(Value value, StringRef key, int64_t line = 0) {
-    value.origin = key.str();
-    if (!value.line)
-      value.line = line ? line : config.line;
-    return value;
-  }
-  Value get(StringRef key, Value otherwise, bool nullable = false) {
-    const Value *v = nullable ? takeOptional(key) : take(key);
-    compare({key.str()}, v ? *v : otherwise, otherwise);
-    return named(v ? *v : std::move(otherwise), key);
-  }
-  /// The first of the keys that is there has this value; `absent` is what it says to leave all out, `null` what null
-  /// says where that is not the same.
-  void compare(llvm::ArrayRef<std::string> keys, const Value &value, const Value &absent, const Value *null = nullptr) {
-    if (llvm::is_contained(notCompared, keys.front()) || !seen.insert(keys.front()).second)
-      return;
-    std::vector<Value> names;
-    for (const std::string &key : keys)
-      names.push_back(stringValue(key));
-    std::vector<Field> fields = {{"keys", arrayValue(std::move(names))}, {"value", value}, {"absent", absent}};
-    if (null)
-      fields.push_back({"null", *null});
-    compared.push_back(objectValue(std::move(fields)));
-  }
-  /// A key that two versions of transformers spell differently.
-  Value either(StringRef one, StringRef two, Value otherwise) {
-    const Value *a = takeOptional(one), *b = takeOptional(two);
-    if (a && b && !isEqual(*a, *b))
-      errors.report(two, describe(*b) + " is not " + one.str() + " " + describe(*a) + "; valid: one of the two keys");
-    compare({one.str(), two.str()}, a ? *a : b ? *b : otherwise, otherwise);
-    return named(a ? *a : b ? *b : std::move(otherwise), a ? one : b ? two : one);
-  }
-  void only(StringRef key, const Value &valid, bool nullable = false) {
-    const Value *v = take(key);
-    compare({key.str()}, valid, valid);
-    if (v && !isEqual(*v, valid) && !(nullable && v->kind == Kind::null))
-      errors.report(key, describe(*v) + " of a " + family.name.str() +
-                             " config is not computed; valid: " + describe(valid) + (nullable ? ", null" : ""));
-  }
-  Value object(std::vector<Field> fields) {
-    Value v;
-    v.kind = Kind::object, v.line = config.line;
-    for (Field &field : fields)
-      if (!field.value.line)
-        field.value.line = config.line;
-    v.fields = std::move(fields);
-    return v;
-  }
-  bool integerIn(const Value &v, int64_t most) {
-    return v.kind == Kind::integer && v.integer >= 1 && v.integer <= most;
-  }
-  Value rope(const Value &headDim);
-  Value ropeScaling(const Value &rope, StringRef key, StringRef type);
-  Value attention();
-  Value gatedDeltanet();
-  Value mamba();
-  std::string blocks(Value &layers);
-  void layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern, std::string &ffnPattern);
-  void fixedKeysOfOnePart();
-  void mixers(const Value &layers, Value &mixers, std::string &pattern);
-  Value dtype();
-  void fixedKeys();
-  void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
-
-  const Value &config;
-  const Family &family;
-  bool dtypeGiven;
-  Errors &errors;
-  std::vector<StringRef> known;
-  llvm::StringSet<> seen; ///< first keys of `compared`
-  std::vector<Value> compared;
-  Value hidden;
-};
-
-} // namespace
-
 /// The shortest pattern that this one repeats.
-static std::string shortest(StringRef pattern) {
+std::string json::shortest(StringRef pattern) {
   size_t size = 1;
   while (size < pattern.size() && pattern.drop_front(size) != pattern.drop_back(size))
     ++size;
@@ -270,20 +167,43 @@ Value Translation::rope(const Value &headDim) {
   if (family.turns != 1) {
     // transformers cuts what is no whole number of features, a description rounds it.
     double width = turns.number * headDim.number, whole = std::floor(width);
-    if (turns.isNumber() && headDim.isNumber() && headDim.number > 0 && whole != std::round(width)) {
+    // Of a share that the config does not say, the width is what is wrong.
+    bool isSaid = turns.origin.find('.') != std::string::npos || config.find(turns.origin),
+         isRounded = whole == std::round(width);
+    if (turns.isNumber() && headDim.isNumber() && headDim.number > 0 && !(isSaid && isRounded)) {
       if (std::fmod(whole, 2) != 0 || whole < 2)
-        errors.report(turns.origin,
-                      llvm::formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an "
-                                    "even number, at least 2",
-                                    describe(turns), headDim.origin, describe(headDim), static_cast<int64_t>(whole))
-                          .str());
-      turns = named(numberValue(whole / headDim.number), turns.origin, turns.line);
+        errors.report(
+            isSaid ? turns.origin : headDim.origin,
+            isSaid ? llvm::formatv("{0} of {1} {2} turns {3} features; valid: a fraction that turns an "
+                                   "even number, at least 2",
+                                   describe(turns), headDim.origin, describe(headDim), static_cast<int64_t>(whole))
+                         .str()
+                   : llvm::formatv("{0}, of which a share of {1} turns, {2} features; valid: a width of which "
+                                   "an even number turns, at least 2",
+                                   describe(headDim), describe(turns), static_cast<int64_t>(whole))
+                         .str());
+      if (!isRounded)
+        turns = named(numberValue(whole / headDim.number), turns.origin, turns.line);
     }
     fields.push_back({"fraction", std::move(turns)});
   }
   if (scaling)
     fields.push_back({"scaling", std::move(*scaling)});
   return object(std::move(fields));
+}
+
+/// Whether rotations say where a token stands.
+bool Translation::turns() {
+  if (!family.isGranite)
+    return !family.onePart;
+  Value type = get("position_embedding_type", Value(), /*nullable=*/true);
+  bool isRope = isEqual(type, stringValue("rope"));
+  if (!isRope && type.kind != Kind::null && !isEqual(type, stringValue("nope")))
+    errors.report("position_embedding_type", describe(type) + " is not computed; valid: \"rope\", \"nope\", null");
+  if (!isRope)
+    for (StringRef key : {"rope_theta", "rope_parameters", "rope_scaling"})
+      (void)take(key);
+  return isRope;
 }
 
 Value Translation::attention() {
@@ -308,7 +228,7 @@ Value Translation::attention() {
   }
   bool follows = !family.headDim && integerIn(heads, INT32_MAX) && integerIn(hidden, INT32_MAX);
   compare({"head_dim"}, headDim, numberValue(follows ? hidden.integer / heads.integer : family.headDim));
-  Value turned = family.onePart ? Value() : rope(headDim);
+  Value turned = turns() ? rope(headDim) : Value();
   std::vector<Field> fields = {{"kind", stringValue("attention")},
                                {"heads", std::move(heads)},
                                {"kv_heads", std::move(kvHeads)},
@@ -316,6 +236,8 @@ Value Translation::attention() {
                                {"rope", std::move(turned)}};
   if (family.qkvBias)
     fields.push_back({"qkv_bias", family.sharedHidden ? get("qkv_bias", boolValue(true)) : boolValue(true)});
+  if (family.isGranite)
+    fields.push_back({"scale", get("attention_multiplier", numberValue(1.0))});
   if (family.qkNorm)
     fields.push_back({"qk_norm", boolValue(true)});
   if (family.hybrid)
@@ -343,6 +265,30 @@ Value Translation::gatedDeltanet() {
                  {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}});
 }
 
+/// The pattern of layers that a list names: `linear`, or N for attention.
+std::string Translation::typesOf(StringRef key, const Value &types, const Value &layers, char linear) {
+  std::string each;
+  if (types.kind != Kind::array) {
+    errors.report(key, describe(types) + " is not a list or null");
+    return std::string{linear, 'N'};
+  }
+  for (auto [i, type] : llvm::enumerate(types.items)) {
+    auto is = [&](StringRef name, StringRef older) { // transformers reads both
+      return isEqual(type, stringValue(name)) || (linear == 'M' && isEqual(type, stringValue(older)));
+    };
+    bool isLinear = is("linear_attention", "mamba");
+    if (!isLinear && !is("full_attention", "attention"))
+      errors.report(llvm::formatv("{0}[{1}]", key, i).str(),
+                    describe(type) + " is not computed; valid: \"linear_attention\", \"full_attention\"");
+    each += isLinear ? linear : 'N';
+  }
+  if (integerIn(layers, 1024) && each.size() == static_cast<size_t>(layers.integer))
+    return shortest(each);
+  errors.report(key,
+                llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
+  return std::string{linear, 'N'};
+}
+
 /// L: the gated delta rule, N: attention.
 void Translation::mixers(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = "N";
@@ -351,23 +297,8 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
     Value interval = get("full_attention_interval", numberValue(int64_t(4)));
     bool isInterval = integerIn(interval, INT32_MAX);
     pattern = "LN";
-    if (types && types->kind != Kind::array) {
-      errors.report("layer_types", describe(*types) + " is not a list or null");
-    } else if (types) {
-      std::string each;
-      for (auto [i, type] : llvm::enumerate(types->items)) {
-        bool isLinear = isEqual(type, stringValue("linear_attention"));
-        if (!isLinear && !isEqual(type, stringValue("full_attention")))
-          errors.report(llvm::formatv("layer_types[{0}]", i).str(),
-                        describe(type) + " is not computed; valid: \"linear_attention\", \"full_attention\"");
-        each += isLinear ? 'L' : 'N';
-      }
-      if (!integerIn(layers, 1024) || each.size() != static_cast<size_t>(layers.integer))
-        errors.report(
-            "layer_types",
-            llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
-      else
-        pattern = shortest(each);
+    if (types) {
+      pattern = typesOf("layer_types", *types, layers, 'L');
     } else if (!isInterval) {
       errors.report("full_attention_interval", describe(interval) + " is not an integer above 0");
     } else if (integerIn(layers, 1024)) {
@@ -385,166 +316,6 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
   if (StringRef(pattern).contains('N'))
     parts.push_back({"N", std::move(attentions)});
   mixers = object(std::move(parts));
-}
-
-/// A Mamba-2 mixer, or a Mamba mixer whose channels are one head.
-Value Translation::mamba() {
-  bool first = family.name == "mamba", hybrid = family.name == "nemotron_h";
-  auto key = [&](StringRef own, StringRef ofHybrid) { return hybrid ? ofHybrid : own; };
-  Value states = get(key("state_size", "ssm_state_size"), numberValue(int64_t(first ? 16 : 128)));
-  Value expand = get("expand", numberValue(int64_t(2)));
-  int64_t inner = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX) ? expand.integer * hidden.integer : 0;
-  if (!integerIn(expand, 1 << 10) && !hybrid)
-    errors.report("expand", describe(expand) + " is not an integer from 1 to 1024");
-  if (!hybrid)
-    if (Value given = get("intermediate_size", numberValue(inner)); inner && !isEqual(given, numberValue(inner)))
-      errors.report(
-          "intermediate_size",
-          llvm::formatv("{0} is not expand times hidden_size, {1}; valid: that", describe(given), inner).str());
-  std::vector<Field> fields = {{"kind", stringValue(first ? "mamba" : "mamba2")}};
-  if (first) {
-    Value rank = get("time_step_rank", stringValue("auto"));
-    if (isEqual(rank, stringValue("auto")))
-      rank = named(numberValue((hidden.integer + 15) / 16), "time_step_rank");
-    fields.push_back({"heads", numberValue(int64_t(1))});
-    fields.push_back({"head_dim", std::move(states)});
-    fields.push_back({"value_dim", named(numberValue(inner), "expand * hidden_size", hidden.line)});
-    fields.push_back({"gate_rank", std::move(rank)});
-  } else {
-    Value heads = get(key("num_heads", "mamba_num_heads"), numberValue(int64_t(128)));
-    Value width = get(key("head_dim", "mamba_head_dim"), numberValue(int64_t(64)));
-    if (!hybrid && inner && integerIn(heads, INT32_MAX) && integerIn(width, INT32_MAX) &&
-        heads.integer * width.integer != inner)
-      errors.report("num_heads", llvm::formatv("{0} times head_dim {1} is not expand {2} times hidden_size {3}; valid: "
-                                               "numbers with equal products",
-                                               heads.integer, width.integer, expand.integer, hidden.integer)
-                                     .str());
-    fields.push_back({"heads", std::move(heads)});
-    fields.push_back({"key_heads", get("n_groups", numberValue(int64_t(8)))});
-    fields.push_back({"head_dim", std::move(states)});
-    fields.push_back({"value_dim", std::move(width)});
-    fields.push_back({"norm_eps", get("layer_norm_epsilon", numberValue(family.eps))});
-  }
-  fields.push_back({"conv", object({{"kernel", get("conv_kernel", numberValue(int64_t(4)))},
-                                    {"bias", get("use_conv_bias", boolValue(true))}})});
-  Value steps = arrayValue({get("time_step_min", numberValue(0.001)), get("time_step_max", numberValue(0.1))});
-  fields.push_back({"step_range", named(std::move(steps), "time_step_min")});
-  return object(std::move(fields));
-}
-
-/// The letters of hybrid_override_pattern; `layers` becomes their number.
-std::string Translation::blocks(Value &layers) {
-  const Value *types = takeOptional("layers_block_type"), *letters = takeOptional("hybrid_override_pattern");
-  if (!types && !letters) {
-    errors.report("layers_block_type",
-                  "is missing, without which transformers takes layers with experts; valid: a list, "
-                  "or hybrid_override_pattern");
-    return "";
-  }
-  auto read = [&](StringRef key, const Value &given) {
-    std::string each;
-    auto add = [&](const std::string &path, const Value &type, bool isLetter) {
-      for (auto [letter, name, older] : blockTypes)
-        if (type.kind == Kind::string &&
-            (isLetter ? type.string[0] == letter : type.string == name || type.string == older)) {
-          each += letter;
-          return;
-        }
-      bool experts = isEqual(type, stringValue(isLetter ? "E" : "moe"));
-      errors.report(path,
-                    describe(type) +
-                        (experts ? " has a router with a correction of its choices, which a description cannot say"
-                                 : " is not computed") +
-                        (isLetter ? "; valid: M, *, -" : "; valid: \"linear_attention\", \"full_attention\", \"mlp\""));
-      each += ' ';
-    };
-    bool isList = key == "layers_block_type";
-    if (given.kind != (isList ? Kind::array : Kind::string)) {
-      errors.report(key, describe(given) + " is not a " + (isList ? "list" : "string"));
-      return each;
-    }
-    for (const char &letter : given.string)
-      add(key.str(), stringValue(StringRef(&letter, 1)), true);
-    for (auto [i, type] : llvm::enumerate(given.items))
-      add(llvm::formatv("{0}[{1}]", key, i).str(), type, false);
-    if (each.empty())
-      errors.report(key, describe(given) + " names no layer; valid: what each layer is");
-    return each;
-  };
-  StringRef key = types ? "layers_block_type" : "hybrid_override_pattern";
-  std::string each = read(key, types ? *types : *letters);
-  if (types && letters && letters->kind == Kind::string && letters->string != each)
-    errors.report("hybrid_override_pattern",
-                  describe(*letters) + " is not layers_block_type \"" + each + "\"; valid: one of the two keys");
-  Value count = named(numberValue(static_cast<int64_t>(each.size())), key);
-  if (const Value *given = takeOptional("num_hidden_layers"); given && !isEqual(*given, count))
-    errors.report("num_hidden_layers", describe(*given) + " is not the number of layers in " + key.str() + ", " +
-                                           describe(count) + "; valid: that");
-  layers = std::move(count);
-  return each;
-}
-
-/// M: Mamba or Mamba-2, N: attention, D: a feed-forward.
-void Translation::layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern,
-                                  std::string &ffnPattern) {
-  bool hybrid = family.name == "nemotron_h";
-  std::vector<Field> mixing, feeding;
-  std::string each = hybrid ? blocks(layers) : "M";
-  for (char block : each) {
-    mixerPattern += block == 'M' ? 'M' : block == '*' ? 'N' : '-';
-    ffnPattern += block == '-' ? 'D' : '-';
-  }
-  Value scan = mamba(); // keys of parts are known, used or not
-  if (StringRef(each).contains('M'))
-    mixing.push_back({"M", std::move(scan)});
-  if (hybrid) {
-    Value attentions = attention(), width = get("intermediate_size", numberValue(family.intermediateSize));
-    if (StringRef(each).contains('*'))
-      mixing.push_back({"N", std::move(attentions)});
-    if (StringRef(each).contains('-'))
-      feeding.push_back({"D", object({{"kind", stringValue("dense")},
-                                      {"hidden", std::move(width)},
-                                      {"activation", stringValue("relu2")}})});
-  }
-  mixerPattern = shortest(mixerPattern);
-  ffnPattern = shortest(ffnPattern);
-  mixers = object(std::move(mixing));
-  ffns = object(std::move(feeding));
-}
-
-void Translation::fixedKeysOfOnePart() {
-  for (StringRef key : silentOfOnePart)
-    (void)take(key);
-  only("use_bias", boolValue(false));
-  only("rms_norm", boolValue(true));
-  only("rms_norm_eps", get("layer_norm_epsilon", numberValue(family.eps)));
-  if (family.name == "nemotron_h") {
-    for (StringRef key :
-         {"attention_bias", "mlp_bias", "mamba_proj_bias", "output_router_logits", "tie_word_embeddings"})
-      only(key, boolValue(false));
-    only("mamba_hidden_act", stringValue("silu"));
-    only("mlp_hidden_act", stringValue("relu2"));
-    only("sliding_window", Value());
-    only("attention_head_dim", get("head_dim", numberValue(family.headDim)));
-    for (StringRef key : {"attention_dropout", "hidden_dropout"})
-      only(key, numberValue(int64_t(0)), /*nullable=*/true);
-  } else {
-    only("hidden_act", stringValue("silu"));
-  }
-  if (family.name != "mamba")
-    (void)take("time_step_rank"); // Mamba's
-  // Steps as they are: from 0 to infinity, which transformers writes as an object, older versions as a bare word.
-  const Value *limit = takeOptional("time_step_limit");
-  const Value none = arrayValue({numberValue(int64_t(0)), stringValue("Infinity")});
-  compare({"time_step_limit"}, none, none);
-  auto isInfinite = [](const Value &v) {
-    const Value *tagged = v.kind == Kind::object ? v.find("__float__") : &v;
-    return tagged && isEqual(*tagged, stringValue("Infinity"));
-  };
-  if (limit && !(limit->kind == Kind::array && limit->items.size() == 2 &&
-                 isEqual(limit->items[0], numberValue(int64_t(0))) && isInfinite(limit->items[1])))
-    errors.report("time_step_limit", describe(*limit) + " bounds steps, which is not computed; valid: [0.0, Infinity]");
-  only("quantization_config", Value());
 }
 
 Value Translation::dtype() {
@@ -578,6 +349,8 @@ void Translation::fixedKeys() {
     only(key, boolValue(false));
   for (StringRef key : {"quantization_config", "clip_qkv"})
     only(key, Value());
+  if (family.hasMamba)
+    fixedKeysOfMamba();
   if (family.experts)
     only("router_jitter_noise", numberValue(int64_t(0)));
   if (family.hybrid)
@@ -593,6 +366,52 @@ void Translation::fixedKeys() {
       errors.report("layer_types", "not all layers are \"full_attention\"; valid: only such layers");
 }
 
+/// Numbers of layers; nothing, or null: none.
+std::vector<int64_t> Translation::layersIn(StringRef key, const Value &layers) {
+  std::vector<int64_t> numbers;
+  const Value *v = takeOptional(key);
+  if (!v)
+    return numbers;
+  if (v->kind != Kind::array)
+    errors.report(key, describe(*v) + " is not a list; valid: numbers of layers, or null");
+  for (auto [i, item] : llvm::enumerate(v->items)) {
+    if (item.kind != Kind::integer || item.integer < 0 ||
+        (layers.kind == Kind::integer && item.integer >= layers.integer))
+      errors.report(llvm::formatv("{0}[{1}]", key, i).str(),
+                    describe(item) + " is no layer; valid: 0 to num_hidden_layers - 1");
+    else
+      numbers.push_back(item.integer);
+  }
+  return numbers;
+}
+
+void Translation::balanceLoss() {
+  // transformers pools the routing of all layers into one loss, which no sum of losses of layers is.
+  const Value *adds = take("output_router_logits"), *loss = take("router_aux_loss_coef");
+  if (adds && adds->kind != Kind::boolean)
+    errors.report("output_router_logits", describe(*adds) + " is not true or false");
+  if (loss && !loss->isNumber())
+    errors.report("router_aux_loss_coef", describe(*loss) + " is not a number");
+  if (adds && adds->kind == Kind::boolean && adds->boolean && !(loss && loss->isNumber() && loss->number == 0))
+    errors.report("output_router_logits", "true adds a balance loss over the routing of all layers together, which is "
+                                          "not computed; valid: false, or router_aux_loss_coef 0");
+}
+
+/// What norm_topk_prob is to families without that key.
+Value Translation::alwaysNormalizes() {
+  return named(boolValue(true), ("norm_topk_prob, which " + family.name + " does not ask about").str());
+}
+
+std::vector<Field> Translation::moe(Value experts, Value topK, Value expertHidden, Value normalize) {
+  return {{"kind", stringValue("moe")},
+          {"num_experts", std::move(experts)},
+          {"top_k", std::move(topK)},
+          {"expert_hidden", std::move(expertHidden)},
+          {"router", object({{"normalize", std::move(normalize)},
+                             {"balance_loss", numberValue(int64_t(0))},
+                             {"z_loss", numberValue(int64_t(0))}})}};
+}
+
 void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pattern) {
   Value intermediate = get("intermediate_size", numberValue(family.intermediateSize));
   auto dense = [&] { return object({{"kind", stringValue("dense")}, {"hidden", intermediate}}); };
@@ -605,7 +424,7 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
   Value experts = either(isLocal ? "num_local_experts" : "num_experts", isLocal ? "num_experts" : "num_local_experts",
                          numberValue(family.experts));
   Value topK = get("num_experts_per_tok", numberValue(family.topK));
-  Value normalize = named(boolValue(true), ("norm_topk_prob, which " + family.name + " does not ask about").str());
+  Value normalize = alwaysNormalizes();
   Value expertHidden = intermediate;
   int64_t step = 1;
   std::vector<int64_t> denseLayers;
@@ -616,50 +435,25 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
       step = v.integer;
     else
       errors.report("decoder_sparse_step", describe(v) + " is not an integer above 0");
-    if (const Value *v = takeOptional("mlp_only_layers")) {
-      if (v->kind != Kind::array)
-        errors.report("mlp_only_layers", describe(*v) + " is not a list; valid: numbers of layers, or null");
-      for (auto [i, item] : llvm::enumerate(v->items)) {
-        if (item.kind != Kind::integer || item.integer < 0 ||
-            (layers.kind == Kind::integer && item.integer >= layers.integer))
-          errors.report(llvm::formatv("mlp_only_layers[{0}]", i).str(),
-                        describe(item) + " is no layer; valid: 0 to num_hidden_layers - 1");
-        else
-          denseLayers.push_back(item.integer);
-      }
-    }
+    denseLayers = layersIn("mlp_only_layers", layers);
   }
-  // transformers pools the routing of all layers into one loss, which no sum of losses of layers is.
-  const Value *adds = take("output_router_logits"), *loss = take("router_aux_loss_coef");
-  if (adds && adds->kind != Kind::boolean)
-    errors.report("output_router_logits", describe(*adds) + " is not true or false");
-  if (loss && !loss->isNumber())
-    errors.report("router_aux_loss_coef", describe(*loss) + " is not a number");
-  if (adds && adds->kind == Kind::boolean && adds->boolean && !(loss && loss->isNumber() && loss->number == 0))
-    errors.report("output_router_logits", "true adds a balance loss over the routing of all layers together, which is "
-                                          "not computed; valid: false, or router_aux_loss_coef 0");
+  balanceLoss();
   if (integerIn(layers, 1024))
     for (int64_t layer = 0; layer < layers.integer; ++layer)
       pattern += (layer + 1) % step || llvm::is_contained(denseLayers, layer) ? 'D' : 'M';
   bool hasMoe = StringRef(pattern).contains('M'), hasDense = StringRef(pattern).contains('D');
   std::vector<Field> parts;
-  std::vector<Field> moe = {{"kind", stringValue("moe")},
-                            {"num_experts", std::move(experts)},
-                            {"top_k", std::move(topK)},
-                            {"expert_hidden", std::move(expertHidden)},
-                            {"router", object({{"normalize", std::move(normalize)},
-                                               {"balance_loss", numberValue(int64_t(0))},
-                                               {"z_loss", numberValue(int64_t(0))}})}};
+  std::vector<Field> sparse = moe(std::move(experts), std::move(topK), std::move(expertHidden), std::move(normalize));
   if (family.sharedHidden) {
     Value shared = get("shared_expert_intermediate_size", numberValue(family.sharedHidden));
     if (shared.isNumber() && shared.number == 0)
       errors.report("shared_expert_intermediate_size",
                     "0 leaves the gate of the shared expert without one; valid: an integer above 0");
-    moe.push_back({"shared_hidden", std::move(shared)});
-    moe.push_back({"shared_gate", boolValue(true)});
+    sparse.push_back({"shared_hidden", std::move(shared)});
+    sparse.push_back({"shared_gate", boolValue(true)});
   }
   if (hasMoe || pattern.empty())
-    parts.push_back({"M", object(std::move(moe))});
+    parts.push_back({"M", object(std::move(sparse))});
   if (hasDense)
     parts.push_back({"D", dense()});
   pattern = pattern.empty() ? "M" : shortest(pattern);
@@ -675,8 +469,11 @@ std::optional<HuggingFaceModel> Translation::run() {
   if (family.onePart) {
     layersOfOnePart(layers, mixing, ffns, layerPattern, ffnPattern);
   } else {
-    mixers(layers, mixing, layerPattern);
-    feedForwards(layers, ffns, ffnPattern);
+    family.hasMamba ? layersOfMamba(layers, mixing, layerPattern) : mixers(layers, mixing, layerPattern);
+    if (family.isGranite)
+      ffns = graniteFeedForward(ffnPattern);
+    else
+      feedForwards(layers, ffns, ffnPattern);
   }
   Value eps = get(family.onePart ? "layer_norm_epsilon" : "rms_norm_eps", numberValue(family.eps));
   Value scaleOutput =
@@ -698,6 +495,8 @@ std::optional<HuggingFaceModel> Translation::run() {
                        {"std", get("initializer_range", numberValue(family.name.starts_with("mamba") ? 0.1 : 0.02))},
                        {"scale_output", std::move(scaleOutput)}})},
   };
+  if (family.isGranite)
+    graniteMultipliers(fields);
   for (StringRef key : {"train", "schedule"}) // ours, as braid-tune writes them
     if (const Value *v = take(key))
       fields.push_back({key.str(), *v});

@@ -29,6 +29,8 @@ struct Family {
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
   bool onePart = false; ///< a layer is a Mamba or Mamba-2 mixer, attention, or a feed-forward
   bool tied = false; ///< tie_word_embeddings
+  bool hasMamba = false; ///< a Mamba-2 mixer or attention in every layer, then a feed-forward
+  bool isGranite = false; ///< with multipliers, one part that every token sees, rotations only if the config says so
 };
 
 inline constexpr Family families[] = {
@@ -66,6 +68,31 @@ inline constexpr Family families[] = {
      .positions = 4096,
      .eps = 1e-5,
      .onePart = true},
+    {.name = "bamba",
+     .vocabSize = 128000,
+     .hiddenSize = 4096,
+     .intermediateSize = 14336,
+     .layers = 32,
+     .heads = 32,
+     .kvHeads = 8,
+     .positions = 262144,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .turns = 0.5,
+     .hasMamba = true},
+    {.name = "granitemoehybrid",
+     .vocabSize = 32000,
+     .hiddenSize = 4096,
+     .intermediateSize = 11008,
+     .layers = 32,
+     .heads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .experts = 8,
+     .topK = 2,
+     .hasMamba = true,
+     .isGranite = true},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
@@ -120,9 +147,18 @@ inline constexpr llvm::StringRef silent[] = {
 /// Keys whose other values are no other function of the same weights, of initial values among them, and of layers and sizes, which names and shapes of weights
 /// say.
 inline constexpr llvm::StringRef notCompared[] = {
-    "dtype",          "initializer_range",   "max_position_embeddings", "attention_dropout",
-    "hidden_dropout", "router_jitter_noise", "full_attention_interval", "time_step_min",
-    "time_step_max",  "time_step_rank",
+    "dtype",
+    "initializer_range",
+    "max_position_embeddings",
+    "attention_dropout",
+    "hidden_dropout",
+    "router_jitter_noise",
+    "full_attention_interval",
+    "time_step_min",
+    "time_step_max",
+    "time_step_rank",
+    "mamba_expand",
+    "mamba_d_head",
 };
 
 /// Silent, too, of mamba, mamba2 and nemotron_h: what their kernels, their initial values and their caches are like, experts

@@ -15,7 +15,8 @@ public:
   Names(StringRef family, const Value &description)
       : family(family), description(description), normPlus(family == "qwen3_next"),
         onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"),
-        body(onePart ? "backbone." : "model."), attentionName(onePart ? "mixer." : "self_attn.") {}
+        body(onePart ? "backbone." : "model."), attentionName(onePart ? "mixer." : "self_attn."),
+        mambaName(onePart ? "mixer." : "mamba.") {}
   Value run();
 
 private:
@@ -23,6 +24,7 @@ private:
     bool transposed = false;
     int64_t groups = 1, first = 0, last = 0; ///< last 0: all rows
     int64_t plus = 0;
+    bool stacked = false;
   };
   void add(StringRef ours, StringRef theirs, How how);
   void matrix(StringRef ours, StringRef theirs) { add(ours, theirs, {.transposed = true}); }
@@ -31,6 +33,7 @@ private:
     add(("layers.{layer}." + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
   }
   void dense(StringRef ours, StringRef theirs);
+  void fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked);
   void attention(const Value &mixer);
   void gatedDelta(const Value &mixer);
   void mamba(const Value &mixer);
@@ -49,7 +52,7 @@ private:
   const Value &description;
   int64_t normPlus;
   bool onePart;
-  StringRef body, attentionName;
+  StringRef body, attentionName, mambaName;
   std::vector<Field> weights;
 };
 
@@ -63,9 +66,10 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
     fields.push_back({"groups", numberValue(how.groups)});
   if (how.last)
     fields.push_back({"rows", arrayValue({numberValue(how.first), numberValue(how.last)})});
-  if (how.transposed) {
+  if (how.transposed)
     fields.push_back({"transposed", boolValue(true)});
-  }
+  if (how.stacked)
+    fields.push_back({"stacked", boolValue(true)});
   if (how.plus)
     fields.push_back({"plus", numberValue(how.plus)});
   weights.push_back({ours.str(), fields.size() == 1 ? stringValue(theirs) : objectValue(std::move(fields))});
@@ -75,6 +79,19 @@ void Names::dense(StringRef ours, StringRef theirs) {
   for (auto [part, projection] :
        {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
     ofLayer((ours + "." + part).str(), (theirs + "." + projection + ".weight").str(), {.transposed = true});
+}
+
+/// The gate's rows and those of what it opens are one matrix.
+void Names::fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked) {
+  if (hidden < 1)
+    return; // the reader of descriptions says so
+  auto part = [&](StringRef name, StringRef matrix, int64_t first, int64_t last) {
+    ofLayer((ours + "." + name).str(), (theirs + "." + matrix + ".weight").str(),
+            {.transposed = true, .first = first, .last = last, .stacked = stacked});
+  };
+  part("w1", "input_linear", 0, hidden);
+  part("w3", "input_linear", hidden, 2 * hidden);
+  part("w2", "output_linear", 0, 0);
 }
 
 void Names::attention(const Value &mixer) {
@@ -136,9 +153,10 @@ void Names::mamba(const Value &mixer) {
   if (H < 1 || V < 1 || keys < 1)
     return; // the reader of descriptions says so
   auto rows = [&](StringRef ours, StringRef theirs, int64_t begin, int64_t count, bool transposed) {
-    ofLayer(("lsm." + ours).str(), ("mixer." + theirs).str(),
+    ofLayer(("lsm." + ours).str(), (mambaName + theirs).str(),
             {.transposed = transposed, .first = begin, .last = begin + count});
   };
+  auto of = [&](StringRef ours, StringRef theirs, How how) { ofLayer(ours, (mambaName + theirs).str(), how); };
   const Value *conv = mixer.find("conv");
   auto convolution = [&](StringRef name, int64_t begin, int64_t count) {
     rows(("conv_" + name + ".weight").str(), "conv1d.weight", begin, count, false);
@@ -153,9 +171,9 @@ void Names::mamba(const Value &mixer) {
     rows("wdt_a", "x_proj.weight", 0, rank, true);
     rows("wk", "x_proj.weight", rank, keys, true);
     rows("wq", "x_proj.weight", rank + keys, keys, true);
-    ofLayer("lsm.wdt_b", "mixer.dt_proj.weight", {.transposed = true});
-    ofLayer("lsm.dt_bias", "mixer.dt_proj.bias", {});
-    ofLayer("lsm.a_log", "mixer.A_log", {.transposed = true});
+    of("lsm.wdt_b", "dt_proj.weight", {.transposed = true});
+    of("lsm.dt_bias", "dt_proj.bias", {});
+    of("lsm.a_log", "A_log", {.transposed = true});
   } else {
     convolution("k", inner, keys);
     convolution("q", inner + keys, keys);
@@ -164,15 +182,20 @@ void Names::mamba(const Value &mixer) {
     rows("wk", "in_proj.weight", 2 * inner, keys, true);
     rows("wq", "in_proj.weight", 2 * inner + keys, keys, true);
     rows("wdt", "in_proj.weight", 2 * (inner + keys), H, true);
-    ofLayer("lsm.dt_bias", "mixer.dt_bias", {});
-    ofLayer("lsm.a_log", "mixer.A_log", {});
-    ofLayer("lsm.norm.weight", "mixer.norm.weight", {});
+    of("lsm.dt_bias", "dt_bias", {});
+    of("lsm.a_log", "A_log", {});
+    of("lsm.norm.weight", "norm.weight", {});
   }
-  ofLayer("lsm.d", "mixer.D", {});
-  ofLayer("lsm.wo", "mixer.out_proj.weight", {.transposed = true});
+  of("lsm.d", "D", {});
+  of("lsm.wo", "out_proj.weight", {.transposed = true});
 }
 
 void Names::experts(const Value &ffn) {
+  if (family == "granitemoehybrid") {
+    ofLayer("moe.router", "block_sparse_moe.router.layer.weight", {.transposed = true});
+    fused("moe", "block_sparse_moe", number(ffn, "expert_hidden"), /*stacked=*/true);
+    return fused("shared", "shared_mlp", number(ffn, "shared_hidden"), /*stacked=*/false);
+  }
   if (family == "mixtral") {
     ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
     for (StringRef name : {"w1", "w3", "w2"})
@@ -196,12 +219,16 @@ Value Names::run() {
   if (hasMixers)
     ofLayer("norm1.weight", onePart ? "norm.weight" : "input_layernorm.weight", {.plus = normPlus});
   if (hasFfns)
-    ofLayer("norm2.weight", onePart ? "norm.weight" : "post_attention_layernorm.weight", {.plus = normPlus});
+    ofLayer("norm2.weight",
+            onePart             ? "norm.weight"
+            : family == "bamba" ? "pre_ff_layernorm.weight"
+                                : "post_attention_layernorm.weight",
+            {.plus = normPlus});
   for (const Field &mixer : description.find("mixers")->fields) {
     if (mixer.value.find("kind")->string == "attention")
       attention(mixer.value);
     else
-      onePart ? mamba(mixer.value) : gatedDelta(mixer.value);
+      mixer.value.find("kind")->string == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
   }
   for (const Field &ffn : description.find("ffns")->fields) {
     if (ffn.value.find("kind")->string == "moe") {
@@ -209,11 +236,18 @@ Value Names::run() {
     } else if (onePart) {
       ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
+    } else if (family == "granitemoehybrid") {
+      fused("ffn", "shared_mlp", number(ffn.value, "hidden"), /*stacked=*/false);
     } else {
-      dense("ffn", "mlp");
+      dense("ffn", family == "bamba" ? "feed_forward" : "mlp");
     }
   }
-  add("final_norm.weight", (body + (onePart ? "norm_f.weight" : "norm.weight")).str(), {.plus = normPlus});
+  add("final_norm.weight",
+      (body + (onePart             ? "norm_f.weight"
+               : family == "bamba" ? "final_layernorm.weight"
+                                   : "norm.weight"))
+          .str(),
+      {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
   if (family == "qwen3_next" || family == "nemotron_h")

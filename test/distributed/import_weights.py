@@ -37,6 +37,15 @@ ONE_PART = {
     "nemotron_h": SMALL | {"hybrid_override_pattern": "M-*M", "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 12, "n_groups": 2,
                            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 48, "use_conv_bias": False},
 }
+# Mamba-2 or attention, then a feed-forward; of experts one tensor.
+MAMBA = BASE | {"mamba_n_heads": 4, "mamba_d_state": 12, "mamba_n_groups": 2}
+GRANITE = MAMBA | {"layer_types": ["mamba", "attention", "mamba"], "shared_intermediate_size": 20, "intermediate_size": 24, "embedding_multiplier": 6,
+                   "logits_scaling": 3, "residual_multiplier": 0.5, "attention_multiplier": 0.25}
+WITH_MAMBA = {
+    "granitemoehybrid": GRANITE | {"num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": True},
+    "granitemoehybrid-dense": GRANITE | {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_conv_bias": False},
+    "bamba": MAMBA | {"attn_layer_indices": [1]},
+}
 (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog, again and again, until it is long enough. " * 20)
 
 
@@ -149,6 +158,37 @@ def of_one_part(ours):
     return theirs
 
 
+def of_mamba(family, ours):
+    """The same of families with Mamba-2 or attention, then a feed-forward."""
+    isBamba = family == "bamba"
+    theirs = {"model.embed_tokens.weight": ours["embed.weight"], f"model.{'final_layernorm' if isBamba else 'norm'}.weight": ours["final_norm.weight"]}
+    if "head.weight" in ours:
+        theirs["lm_head.weight"] = ours["head.weight"].T
+    for layer in range(BASE["num_hidden_layers"]):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"model.layers.{layer}."
+        theirs |= {at + "input_layernorm.weight": of["norm1.weight"],
+                   at + f"{'pre_ff' if isBamba else 'post_attention'}_layernorm.weight": of["norm2.weight"]}
+        if "attn.wq" in of:
+            theirs |= {at + f"self_attn.{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"}
+        else:
+            mixer = of_one_part({"embed.weight": 0, "final_norm.weight": 0, "layers.0.norm1.weight": 0} |
+                                {f"layers.0.{name}": value for name, value in of.items() if name.startswith("lsm.")})
+            theirs |= {at + "mamba." + name.split("mixer.")[1]: value for name, value in mixer.items() if "mixer." in name}
+        if isBamba:
+            theirs |= {at + f"feed_forward.{name}_proj.weight": of[f"ffn.{part}"].T for name, part in (("gate", "w1"), ("up", "w3"), ("down", "w2"))}
+            continue
+        alone = "shared" if "shared.w1" in of else "ffn"
+        theirs |= {at + "shared_mlp.input_linear.weight": np.concatenate([of[alone + ".w1"].T, of[alone + ".w3"].T]),
+                   at + "shared_mlp.output_linear.weight": of[alone + ".w2"].T}
+        if "moe.w1" in of:
+            turned = {part: of[f"moe.{part}"].transpose(0, 2, 1) for part in ("w1", "w3", "w2")}
+            theirs |= {at + "block_sparse_moe.router.layer.weight": of["moe.router"].T,
+                       at + "block_sparse_moe.input_linear.weight": np.concatenate([turned["w1"], turned["w3"]], axis=1),
+                       at + "block_sparse_moe.output_linear.weight": turned["w2"]}
+    return theirs
+
+
 def braid(*arguments):
     return subprocess.run(["braid-run", *map(str, arguments)], capture_output=True, text=True)
 
@@ -249,19 +289,21 @@ def report_export(what, program, source, tensors, files=1, kind="f32"):
     report(f"{what} exported", ", ".join(sorted(name for name in got | should if got.get(name) != should.get(name))))
 
 
-for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART).items():
+for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA).items():
     config = folder / f"{family}.json"
-    config.write_text(json.dumps(given | {"model_type": family}))
+    config.write_text(json.dumps(given | {"model_type": family.removesuffix("-dense")}))
     program = compile_to(folder / f"{family}.braid", config)
     error = train(program, folder / family, "--steps=3", "--lr=0.05", "--warmup=0")
     assert not error, error
     begun = weights(folder / family)
-    theirs = lambda ours: of_one_part(ours) if family in ONE_PART else of_qwen3_next(ours) if family == "qwen3_next" else of_transformers(family, ours)
+    theirs = lambda ours: of_mamba(family, ours) if family in WITH_MAMBA else of_one_part(ours) if family in ONE_PART else of_qwen3_next(ours) if family == "qwen3_next" else of_transformers(family, ours)
     library, files = theirs(begun), 1 if family == "mixtral" else 3
     write_library(folder / f"{family}-library", library, files)
-    for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h") else ("f32",):
+    for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
     kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family == "nemotron_h" else [])
+    if family == "granitemoehybrid":
+        kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
         kinds += [("f32", "tp=2", 2), ("bf16", "", 1), ("bf16", "dp=2,ep=2", 2), ("bf16", "dp=2,tp=2,ep=2", 4)]
     for dtype, mesh, ranks in kinds:
@@ -368,6 +410,13 @@ tied = of_transformers("qwen2", weights(folder / "qwen2"))
 error_of("heads", tied | {"lm_head.weight": tied["model.embed_tokens.weight"] + 1}, of=folder / "qwen2.braid")
 error_of("rows", fused | {"0.qg": fused["0.qg"][:60]}, of=folder / "own.braid")
 error_of("few", fused | {"0.kv": fused["0.kv"][:31]}, of=folder / "own.braid")
+granite, stack = of_mamba("granitemoehybrid", weights(folder / "granitemoehybrid")), "model.layers.0.block_sparse_moe.input_linear.weight"
+ofGranite = folder / "granitemoehybrid.braid"
+error_of("unstacked", {name: value for name, value in granite.items() if name != stack}, of=ofGranite)
+error_of("three", granite | {stack: granite[stack][:3]}, of=ofGranite)
+error_of("joined", granite | {stack: granite[stack].reshape(-1, 32)}, of=ofGranite)
+error_of("short", granite | {stack: granite[stack][:, :40]}, of=ofGranite)
+error_of("slim", granite | {stack: granite[stack][:, :, :30]}, of=ofGranite)
 write_library(folder / "outside", good, files=2)
 index = folder / "outside/model.safetensors.index.json"
 index.write_text(index.read_text().replace("model-00002", "../model-00002"))
@@ -383,12 +432,15 @@ for family, wheres in {
                     {"rope_theta": 10000.0}, {"rope_parameters": {"rope_theta": 5e5}}, {"rms_norm_eps": 1e-6}, {"sliding_window": 16},
                     {"num_experts_per_tok": None}, {"num_experts_per_tok": 1}, {"num_attention_heads": 8, "num_key_value_heads": 4},
                     {"rope_scaling": {"rope_type": "linear", "factor": 2}}, {"hidden_act": "gelu"}, {"model_type": "qwen3_moe"}],
+        "granitemoehybrid": [{}, {"layer_types": None, "layers_block_type": ["linear_attention", "full_attention", "linear_attention"], "mamba_d_head": "auto"},
+                             {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1}, {"logits_scaling": None},
+                             {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}]}.items():
-    beside, whole = folder / f"{family}-beside", BASE | CONFIGS[family] | {"model_type": family}
+    beside, whole = folder / f"{family}-beside", (WITH_MAMBA[family] if family in WITH_MAMBA else BASE | CONFIGS[family]) | {"model_type": family}
     begun = weights(folder / family)
-    write_library(beside, of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun))
+    write_library(beside, of_mamba(family, begun) if family in WITH_MAMBA else of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun))
     for where in wheres:
         (beside / "config.json").write_text(json.dumps({key: value for key, value in (whole | where).items() if value is not None or key == "sliding_window"}))
         result = braid("eval", folder / f"{family}.braid", "--checkpoint", beside, "--data", folder / "text.txt")
@@ -467,6 +519,23 @@ twice = json.loads(json.dumps(description))
 twice["import"]["weights"]["layers.{layer}.attn.wv"]["rows"] = [8, 24]
 (folder / "twice.json").write_text(json.dumps(twice))
 not_exported("twice", fused, of=compile_to(folder / "twice.braid", folder / "twice.json"), source=folder / "own")
+not_exported("uncovered of experts", granite | {stack: np.concatenate([granite[stack], granite[stack][:, :2]], axis=1)}, of=ofGranite,
+             source=folder / "granitemoehybrid")
+stated = {"vocab_size": 256, "d_model": 32, "num_layers": 1, "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 2, "head_dim": 16}},
+          "ffns": {"M": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 8}}, "train": {"batch": 2, "seq_len": 32}}
+names = ["embed.weight", "final_norm.weight", "head.weight"] + [f"layers.{{layer}}.{name}" for name in (
+    "norm1.weight", "norm2.weight", "attn.wq", "attn.wk", "attn.wv", "attn.wo", "moe.router", "moe.w1", "moe.w2", "moe.w3")]
+for what, rows, of_first, of_third in (("twice of an expert", 63, {"stacked": True, "rows": [0, 32]}, {"stacked": True, "rows": [31, 63]}),
+                                       ("stacked in part", 32, {"stacked": True}, {})):
+    stated["import"] = {"weights": {name: name for name in names} | {f"layers.{{layer}}.moe.w{i}": {"name": "{layer}.w13"} | how
+                                                                     for i, how in ((1, of_first), (3, of_third))}}
+    (folder / "stated.json").write_text(json.dumps(stated))
+    ofStated = compile_to(folder / "stated.braid", folder / "stated.json")
+    shutil.rmtree(folder / "stated", ignore_errors=True)
+    assert not train(ofStated, folder / "stated", "--steps=1")
+    begun = weights(folder / "stated")
+    rest = {name.replace("{layer}", "0"): begun[name.replace("{layer}", "0")] for name in names if ".moe.w1" not in name and ".moe.w3" not in name}
+    not_exported(what, rest | {"0.w13": np.zeros((4, rows, 8), np.float32)}, of=ofStated, source=folder / "stated")
 not_exported("of another model", good, source=folder / "own")
 not_exported("beside another config", good, more=lambda template: (template / "config.json").write_text('{"model_type": "qwen2"}'))
 not_exported("unplaced", good | {"stale": good[first]}, files=2, more=lambda template: leave_out(template / "model.safetensors.index.json", "stale"))

@@ -279,6 +279,74 @@ TEST(HuggingFace, NemotronH) {
   EXPECT_EQ(parse(config("nemotron_h", R"("hybrid_override_pattern": "M-M-")")).spec->layerPattern, "M-");
 }
 
+TEST(HuggingFace, Bamba) {
+  std::string text = config("bamba", R"("architectures": ["BambaForCausalLM"], "attention_bias": false,
+    "attention_dropout": 0.0, "attn_layer_indices": [9, 18, 27], "attn_rotary_emb": 64, "hidden_act": "silu",
+    "mamba_chunk_size": 256, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_d_state": 128,
+    "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 128, "mamba_proj_bias": false, "mlp_bias": false,
+    "num_logits_to_keep": 1, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+    "torch_dtype": "bfloat16", "use_mamba_kernels": true, "vocab_size": 128256, "z_loss_coefficient": 0.0)");
+  expectDescription(text, R"({"name": "bamba", "vocab_size": 128256, "d_model": 4096, "num_layers": 32,
+    "context_len": 262144, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "layer_pattern": "MMMMMMMMMNMMMMMMMMNMMMMMMMMN", "mixers": {"M": {"kind": "mamba2", "heads": 128, "key_heads": 1, "head_dim": 128,
+    "value_dim": 64, "norm_eps": 1e-5, "conv": {"kernel": 4, "bias": true}}, "N": {"kind": "attention", "heads": 32,
+    "kv_heads": 8, "head_dim": 128, "rope": {"theta": 10000.0, "fraction": 0.5}}}, "ffn_pattern": "D",
+    "ffns": {"D": {"kind": "dense", "hidden": 14336}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  Parsed parsed = parse(config("bamba", R"("attn_layer_indices": [9, 18, 27], "vocab_size": 128256)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 9'810'681'216);
+  // Half of a head turns, unless the object of rotations says otherwise.
+  auto fraction = [](const char *more) {
+    Parsed parsed = parse(config("bamba", std::string(R"("attn_layer_indices": [0])") + more));
+    return parsed.spec ? std::get<AttentionSpec>(*parsed.spec->findMixer('N')).rope->fraction : -1;
+  };
+  EXPECT_EQ(fraction(""), 0.5);
+  EXPECT_EQ(fraction(R"(, "rope_parameters": {"rope_theta": 1e4})"), 0.5);
+  EXPECT_EQ(fraction(R"(, "rope_parameters": {"partial_rotary_factor": 1.0})"), 1);
+  EXPECT_EQ(parse(config("bamba")).spec->layerPattern, "M");
+}
+
+TEST(HuggingFace, GraniteMoeHybrid) {
+  std::string types = "\"layer_types\": [";
+  for (int layer = 0; layer < 40; ++layer)
+    types += std::string(layer ? ", " : "") + (layer % 10 == 5 ? "\"attention\"" : "\"mamba\"");
+  std::string text = config("granitemoehybrid", types + R"(], "architectures": ["GraniteMoeHybridForCausalLM"],
+    "attention_bias": false, "attention_dropout": 0.0, "attention_multiplier": 0.0078125, "dtype": "bfloat16",
+    "embedding_multiplier": 12, "hidden_act": "silu", "hidden_size": 1536, "init_method": "mup",
+    "initializer_range": 0.1, "intermediate_size": 512, "logits_scaling": 8, "mamba_chunk_size": 256,
+    "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_expand": 2,
+    "mamba_n_groups": 1, "mamba_n_heads": 48, "mamba_proj_bias": false, "max_position_embeddings": 131072,
+    "normalization_function": "rmsnorm", "num_attention_heads": 12, "num_experts_per_tok": 6, "num_hidden_layers": 40,
+    "num_key_value_heads": 4, "num_local_experts": 64, "output_router_logits": false,
+    "position_embedding_type": "nope", "residual_multiplier": 0.25, "rms_norm_eps": 1e-05, "rope_scaling": null,
+    "rope_theta": 10000, "router_aux_loss_coef": 0.0, "shared_intermediate_size": 1024, "tie_word_embeddings": true,
+    "time_step_limit": [0.0, {"__float__": "Infinity"}], "vocab_size": 100352)");
+  expectDescription(text, R"({"name": "granitemoehybrid", "vocab_size": 100352, "d_model": 1536, "num_layers": 40,
+    "context_len": 131072, "tie_embeddings": true, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "embedding_multiplier": 12, "logits_multiplier": 0.125, "residual": {"beta": 0.25},
+    "layer_pattern": "MMMMMNMMMM", "mixers": {"M": {"kind": "mamba2", "heads": 48, "key_heads": 1, "head_dim": 128,
+    "value_dim": 64, "norm_eps": 1e-5, "conv": {"kernel": 4, "bias": true}}, "N": {"kind": "attention", "heads": 12,
+    "kv_heads": 4, "head_dim": 128, "rope": null, "scale": 0.0078125}}, "ffn_pattern": "M",
+    "ffns": {"M": {"kind": "moe", "num_experts": 64, "top_k": 6, "expert_hidden": 512, "shared_hidden": 1024,
+    "router": {"normalize": true, "balance_loss": 0, "z_loss": 0}}},
+    "init": {"kind": "normal", "std": 0.1, "scale_output": false}})");
+  EXPECT_EQ(parameters(*parse(text).spec), 6'939'037'248);
+  // Without experts; with rotations, and layers as transformers writes them now.
+  Parsed parsed = parse(config("granitemoehybrid", types + R"(], "hidden_size": 1536, "mamba_d_state": 128,
+    "mamba_n_heads": 48, "num_attention_heads": 12, "num_hidden_layers": 40, "num_key_value_heads": 4,
+    "num_local_experts": 0, "shared_intermediate_size": 4096, "vocab_size": 100352)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 1'615'679'040);
+  parsed = parse(config("granitemoehybrid", R"("layers_block_type": ["full_attention", "linear_attention"],
+    "num_hidden_layers": 2, "position_embedding_type": "rope", "rope_parameters": {"rope_theta": 500.0})"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parsed.spec->layerPattern, "NM");
+  EXPECT_EQ(std::get<AttentionSpec>(*parsed.spec->findMixer('N')).rope->theta, 500);
+  EXPECT_EQ(std::get<AttentionSpec>(*parsed.spec->findMixer('N')).scale, 1); // as transformers has it
+  EXPECT_EQ(parsed.spec->logitsMultiplier, 1);
+}
+
 TEST(HuggingFace, SlowerRotations) {
   auto scaling = [](const std::string &family, const std::string &more) {
     Parsed parsed = parse(config(family, more));
@@ -382,7 +450,7 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 TEST(HuggingFace, Refusals) {
   const std::string
       valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, mamba, "
-              "mamba2, nemotron_h",
+              "mamba2, nemotron_h, bamba, granitemoehybrid",
       file = "config.json:";
   expectError(config("deepseek_v3"),
               file + "1: model_type: \"deepseek_v3\" needs latent attention (MLA), which a description cannot say" +
@@ -502,6 +570,45 @@ TEST(HuggingFace, Refusals) {
       {"nemotron_h", R"("hybrid_override_pattern": "M*", "rms_norm_eps": 1e-6)",
        "rms_norm_eps: 1e-06 of a nemotron_h config is not computed; valid: 1e-05"},
       {"mamba2", R"("n_groups": 3)", "n_groups: 3 does not divide num_heads 128; valid: 1, 2, 4, 8, 16, 32, 64, 128"},
+      {"bamba", R"("attn_layer_indices": [3, 32])",
+       "attn_layer_indices[1]: 32 is no layer; valid: 0 to num_hidden_layers - 1"},
+      {"bamba", R"("attn_layer_indices": 3)", "attn_layer_indices: 3 is not a list; valid: numbers of layers, or null"},
+      {"bamba", R"("mamba_proj_bias": true)", "mamba_proj_bias: true of a bamba config is not computed; valid: false"},
+      {"bamba", R"("mlp_bias": true)", "mlp_bias: true of a bamba config is not computed; valid: false"},
+      {"bamba", R"("z_loss_coefficient": 0.001)",
+       "z_loss_coefficient: 0.001 of a bamba config is not computed; valid: 0"},
+      {"bamba", R"("partial_rotary_factor": 0.25)",
+       "partial_rotary_factor: 0.25 of a bamba config is not computed; valid: 0.5"},
+      {"bamba", R"("mamba_d_head": 32)",
+       "mamba_d_head: 32 times mamba_n_heads 128 is not mamba_expand 2 times hidden_size 4096; valid: numbers with "
+       "equal products"},
+      {"bamba", R"("mamba_n_heads": 100)",
+       "mamba_n_heads: 100 does not divide mamba_expand 2 times hidden_size 4096; valid: a divisor"},
+      {"bamba", R"("head_dim": 6)",
+       "head_dim: 6, of which a share of 0.5 turns, 3 features; valid: a width of which an even "
+       "number turns, at least 2"},
+      {"bamba", R"("mamba_expand": 1.5)", "mamba_expand: 1.5 is not an integer from 1 to 1024"},
+      {"bamba", R"("time_step_limit": [0.001, Infinity])",
+       "time_step_limit: a list bounds steps, which is not computed; valid: [0.0, Infinity]"},
+      {"granitemoehybrid", R"("layer_types": ["mamba", "mlp"], "num_hidden_layers": 2)",
+       "layer_types[1]: \"mlp\" is not computed; valid: \"linear_attention\", \"full_attention\""},
+      {"granitemoehybrid", R"("layers_block_type": ["mamba", "attention"])",
+       "layers_block_type: has 2 layers; valid: num_hidden_layers, 32"},
+      {"granitemoehybrid", R"("layer_types": "mamba")", "layer_types: \"mamba\" is not a list or null"},
+      {"granitemoehybrid", R"("layer_types": ["mamba"], "layers_block_type": ["mamba"], "num_hidden_layers": 1)",
+       "layers_block_type: stands beside layer_types; valid: one of the two keys"},
+      {"granitemoehybrid", R"("position_embedding_type": "alibi")",
+       "position_embedding_type: \"alibi\" is not computed; valid: \"rope\", \"nope\", null"},
+      {"granitemoehybrid", R"("logits_scaling": 0)", "logits_scaling: 0 is not a number from 1e-06 to 1e+06"},
+      {"granitemoehybrid", R"("shared_intermediate_size": 0)",
+       "shared_intermediate_size: 0 leaves tensors without a number; valid: an integer above 0"},
+      {"granitemoehybrid", R"("num_experts_per_tok": 9)",
+       "num_experts_per_tok: 9 exceeds num_local_experts 8; valid: 1 to 8"},
+      {"granitemoehybrid", R"("output_router_logits": true)",
+       "output_router_logits: true adds a balance loss over the routing of all layers together, which is not computed; "
+       "valid: false, or router_aux_loss_coef 0"},
+      {"granitemoehybrid", R"("mamba_n_groups": 3)",
+       "mamba_n_groups: 3 does not divide mamba_n_heads 128; valid: 1, 2, 4, 8, 16, 32, 64, 128"},
       // The ordinary reader's, under the keys of the config.
       {"llama", R"("num_key_value_heads": 5)",
        "num_key_value_heads: 5 does not divide num_attention_heads 32; valid: 1, 2, 4, 8, 16, 32"},
@@ -559,6 +666,8 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
     "original_max_position_embeddings": 32})",
                     experts =
                         R"(, "num_experts_per_tok": 2, "output_router_logits": false, "router_aux_loss_coef": 0.0)",
+                    mamba = R"(, "mamba_n_heads": 4, "mamba_d_head": 32, "mamba_d_state": 16, "mamba_n_groups": 2,
+    "mamba_expand": 2, "mamba_d_conv": 4, "mamba_conv_bias": true)",
                     sparse = R"(, "num_experts": 4, "moe_intermediate_size": 24, "norm_topk_prob": true,
     "decoder_sparse_step": 1, "mlp_only_layers": [])";
   const std::pair<std::string, std::string> configs[] = {
@@ -572,7 +681,11 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
       {"qwen3_next", attention + experts + sparse +
                          R"(, "shared_expert_intermediate_size": 32, "partial_rotary_factor": 0.5,
     "full_attention_interval": 2, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4)"}};
+    "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4)"},
+      {"bamba", attention + mamba + R"(, "attn_layer_indices": [1])"},
+      {"granitemoehybrid", attention + experts + mamba + R"(, "num_local_experts": 4, "shared_intermediate_size": 32,
+    "layer_types": ["linear_attention", "full_attention"], "embedding_multiplier": 6.0, "logits_scaling": 3.0,
+    "residual_multiplier": 0.5, "attention_multiplier": 0.25, "position_embedding_type": "rope")"}};
   const char *const wrong[] = {"0",    "-1",       "1",       "2",   "3",         "5",    "7",
                                "1.5",  "0.0001",   "1e-60",   "1e7", "16777216",  "1e30", "true",
                                "null", "\"text\"", "[1, -1]", "{}",  "2147483648"};

@@ -40,6 +40,18 @@ ONE_PART = {"mamba": [{"state_size": 12, "time_step_rank": 5}, {"tie_word_embedd
             "nemotron_h": [{"hybrid_override_pattern": "M-M*-MM-", "mamba_num_heads": 8, "mamba_head_dim": 12, "ssm_state_size": 24, "n_groups": 2,
                             "head_dim": 24}]}
 FAMILIES |= ONE_PART
+# Mamba-2 or attention, then a feed-forward.
+MAMBA = {"mamba_n_heads": 8, "mamba_d_state": 24, "mamba_n_groups": 2}
+GRANITE = MAMBA | {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "shared_intermediate_size": 40, "embedding_multiplier": 6.0,
+                   "logits_scaling": 3.0, "residual_multiplier": 0.3, "attention_multiplier": 0.1}
+FAMILIES["granitemoehybrid"] = [
+    GRANITE | {"num_local_experts": 6, "num_experts_per_tok": 3, "tie_word_embeddings": True},
+    GRANITE | {"num_local_experts": 4, "position_embedding_type": "rope", "mamba_n_groups": 1, "mamba_conv_bias": False},
+    GRANITE | {"num_local_experts": 0, "layer_types": ["full_attention", "linear_attention", "full_attention"], "position_embedding_type": "rope"},
+    MAMBA | {"num_local_experts": 4, "mamba_d_head": 16, "layer_types": ["linear_attention", "linear_attention", "full_attention"]}]
+FAMILIES["bamba"] = [MAMBA | {"attn_layer_indices": [1]},
+                     MAMBA | {"attn_layer_indices": [0, 2], "tie_word_embeddings": True, "mamba_d_conv": 3,
+                              "rope_parameters": {"rope_theta": 500.0, "rope_type": "default", "partial_rotary_factor": 1.0}}]
 ROTATIONS = {"linear": {"rope_type": "linear", "factor": 4.0},
              "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
              "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}

@@ -1,0 +1,128 @@
+//===- HuggingFaceTranslation.h - a config of transformers on its way to a description ----------------------------===//
+#ifndef FRONTEND_HUGGINGFACETRANSLATION_H
+#define FRONTEND_HUGGINGFACETRANSLATION_H
+
+#include "frontend/HuggingFace.h"
+#include "frontend/HuggingFaceFamilies.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace braid::json {
+
+inline bool isEqual(const Value &a, const Value &b) {
+  return a.isNumber() && b.isNumber() ? a.number == b.number
+                                      : a.kind == b.kind && a.boolean == b.boolean && a.string == b.string;
+}
+
+/// The shortest pattern that this one repeats.
+std::string shortest(llvm::StringRef pattern);
+
+/// A config on its way to a description: every key is taken once, by what says what it means. HuggingFaceMamba.cpp has
+/// the families with Mamba and Mamba-2 mixers, HuggingFace.cpp the others and what all share.
+class Translation {
+public:
+  Translation(const Value &config, const Family &family, bool dtypeGiven, Errors &errors)
+      : config(config), family(family), dtypeGiven(dtypeGiven), errors(errors) {}
+  std::optional<HuggingFaceModel> run();
+
+private:
+  const Value *take(llvm::StringRef key) {
+    known.push_back(key);
+    return config.find(key);
+  }
+  /// The same, where null says as much as nothing.
+  const Value *takeOptional(llvm::StringRef key) {
+    const Value *v = take(key);
+    return v && v->kind != Kind::null ? v : nullptr;
+  }
+  /// A value of the config under its own key and line; of one that follows from another the line of that.
+  Value named(Value value, llvm::StringRef key, int64_t line = 0) {
+    value.origin = key.str();
+    if (!value.line)
+      value.line = line ? line : config.line;
+    return value;
+  }
+  Value get(llvm::StringRef key, Value otherwise, bool nullable = false) {
+    const Value *v = nullable ? takeOptional(key) : take(key);
+    compare({key.str()}, v ? *v : otherwise, otherwise);
+    return named(v ? *v : std::move(otherwise), key);
+  }
+  /// The first of the keys that is there has this value; `absent` is what it says to leave all out, `null` what null
+  /// says where that is not the same.
+  void compare(llvm::ArrayRef<std::string> keys, const Value &value, const Value &absent, const Value *null = nullptr) {
+    if (llvm::is_contained(notCompared, keys.front()) || !seen.insert(keys.front()).second)
+      return;
+    std::vector<Value> names;
+    for (const std::string &key : keys)
+      names.push_back(stringValue(key));
+    std::vector<Field> fields = {{"keys", arrayValue(std::move(names))}, {"value", value}, {"absent", absent}};
+    if (null)
+      fields.push_back({"null", *null});
+    compared.push_back(objectValue(std::move(fields)));
+  }
+  /// A key that two versions of transformers spell differently.
+  Value either(llvm::StringRef one, llvm::StringRef two, Value otherwise) {
+    const Value *a = takeOptional(one), *b = takeOptional(two);
+    if (a && b && !isEqual(*a, *b))
+      errors.report(two, describe(*b) + " is not " + one.str() + " " + describe(*a) + "; valid: one of the two keys");
+    compare({one.str(), two.str()}, a ? *a : b ? *b : otherwise, otherwise);
+    return named(a ? *a : b ? *b : std::move(otherwise), a ? one : b ? two : one);
+  }
+  void only(llvm::StringRef key, const Value &valid, bool nullable = false) {
+    const Value *v = take(key);
+    compare({key.str()}, valid, valid);
+    if (v && !isEqual(*v, valid) && !(nullable && v->kind == Kind::null))
+      errors.report(key, describe(*v) + " of a " + family.name.str() +
+                             " config is not computed; valid: " + describe(valid) + (nullable ? ", null" : ""));
+  }
+  Value object(std::vector<Field> fields) {
+    Value v;
+    v.kind = Kind::object, v.line = config.line;
+    for (Field &field : fields)
+      if (!field.value.line)
+        field.value.line = config.line;
+    v.fields = std::move(fields);
+    return v;
+  }
+  bool integerIn(const Value &v, int64_t most) {
+    return v.kind == Kind::integer && v.integer >= 1 && v.integer <= most;
+  }
+  Value rope(const Value &headDim);
+  Value ropeScaling(const Value &rope, llvm::StringRef key, llvm::StringRef type);
+  Value attention();
+  bool turns();
+  Value gatedDeltanet();
+  Value mamba();
+  Value mambaOfHybrid();
+  std::string blocks(Value &layers);
+  void layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern, std::string &ffnPattern);
+  void fixedKeysOfOnePart();
+  void fixedKeysOfMamba();
+  void stepLimit();
+  void layersOfMamba(const Value &layers, Value &mixers, std::string &pattern);
+  Value graniteFeedForward(std::string &pattern);
+  void graniteMultipliers(std::vector<Field> &fields);
+  std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
+  std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
+  void mixers(const Value &layers, Value &mixers, std::string &pattern);
+  Value dtype();
+  void fixedKeys();
+  void balanceLoss();
+  Value alwaysNormalizes();
+  std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize);
+  void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
+
+  const Value &config;
+  const Family &family;
+  bool dtypeGiven;
+  Errors &errors;
+  std::vector<llvm::StringRef> known;
+  llvm::StringSet<> seen; ///< first keys of `compared`
+  std::vector<Value> compared;
+  Value hidden;
+};
+
+} // namespace braid::json
+
+#endif // FRONTEND_HUGGINGFACETRANSLATION_H
