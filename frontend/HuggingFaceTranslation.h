@@ -18,7 +18,7 @@ inline bool isEqual(const Value &a, const Value &b) {
 /// The shortest pattern that this one repeats.
 std::string shortest(llvm::StringRef pattern);
 
-/// A config on its way to a description: every key is taken once, by what says what it means. HuggingFaceMamba.cpp has
+/// A config on its way to a description: HuggingFaceMamba.cpp has
 /// the families with Mamba and Mamba-2 mixers, HuggingFace.cpp the others and what all share.
 class Translation {
 public:

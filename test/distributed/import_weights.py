@@ -189,6 +189,14 @@ def of_mamba(family, ours):
     return theirs
 
 
+def of_family(family, ours):
+    if family in WITH_MAMBA:
+        return of_mamba(family, ours)
+    if family in ONE_PART:
+        return of_one_part(ours)
+    return of_qwen3_next(ours) if family == "qwen3_next" else of_transformers(family, ours)
+
+
 def braid(*arguments):
     return subprocess.run(["braid-run", *map(str, arguments)], capture_output=True, text=True)
 
@@ -296,7 +304,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     error = train(program, folder / family, "--steps=3", "--lr=0.05", "--warmup=0")
     assert not error, error
     begun = weights(folder / family)
-    theirs = lambda ours: of_mamba(family, ours) if family in WITH_MAMBA else of_one_part(ours) if family in ONE_PART else of_qwen3_next(ours) if family == "qwen3_next" else of_transformers(family, ours)
+    theirs = lambda ours: of_family(family, ours)
     library, files = theirs(begun), 1 if family == "mixtral" else 3
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
@@ -433,14 +441,14 @@ for family, wheres in {
                     {"num_experts_per_tok": None}, {"num_experts_per_tok": 1}, {"num_attention_heads": 8, "num_key_value_heads": 4},
                     {"rope_scaling": {"rope_type": "linear", "factor": 2}}, {"hidden_act": "gelu"}, {"model_type": "qwen3_moe"}],
         "granitemoehybrid": [{}, {"layer_types": None, "layers_block_type": ["linear_attention", "full_attention", "linear_attention"], "mamba_d_head": "auto"},
-                             {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1}, {"logits_scaling": None},
-                             {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
+                             {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1},
+                             {"logits_scaling": None}, {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}]}.items():
-    beside, whole = folder / f"{family}-beside", (WITH_MAMBA[family] if family in WITH_MAMBA else BASE | CONFIGS[family]) | {"model_type": family}
+    beside, whole = folder / f"{family}-beside", (WITH_MAMBA.get(family) or BASE | CONFIGS[family]) | {"model_type": family}
     begun = weights(folder / family)
-    write_library(beside, of_mamba(family, begun) if family in WITH_MAMBA else of_qwen3_next(begun) if family == "qwen3_next" else of_transformers(family, begun))
+    write_library(beside, of_family(family, begun))
     for where in wheres:
         (beside / "config.json").write_text(json.dumps({key: value for key, value in (whole | where).items() if value is not None or key == "sliding_window"}))
         result = braid("eval", folder / f"{family}.braid", "--checkpoint", beside, "--data", folder / "text.txt")

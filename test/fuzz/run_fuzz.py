@@ -61,7 +61,7 @@ def index_seeds():
 
 def import_seeds():
     weights = {"embed.weight": "e", "layers.{layer}.attn.wq": {"name": "{layer}.q", "groups": 4, "rows": [8, 16], "transposed": True, "plus": 1},
-               "layers.2.moe.w1": {"name": "{layer}.{expert}.w1"}}
+               "layers.2.moe.w1": {"name": "{layer}.{expert}.w1"}, "layers.{layer}.moe.w2": {"name": "{layer}.w2", "stacked": True}}
     yield json.dumps({"vocab_size": 256, "import": {"weights": weights, "unread": ["mtp.*", "*x*y"], "equal": {"a": "b"}}}).encode()
 
 
