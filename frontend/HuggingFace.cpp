@@ -18,6 +18,11 @@ std::string json::shortest(StringRef pattern) {
   return pattern.take_front(size).str();
 }
 
+std::vector<Field> json::usedBy(StringRef pattern, std::vector<Field> parts) {
+  llvm::erase_if(parts, [&](const Field &part) { return !pattern.contains(part.name); });
+  return parts;
+}
+
 /// An object of rotations, `key` in the config, whose rope_type is not "default".
 Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type) {
   auto find = [&](StringRef name) -> std::optional<Value> {
@@ -308,14 +313,9 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
       pattern = shortest(each);
     }
   }
-  std::vector<Field> parts;
   Value attentions = attention(); // its keys are known, used or not
   Value linear = family.hybrid ? gatedDeltanet() : Value();
-  if (StringRef(pattern).contains('L'))
-    parts.push_back({"L", std::move(linear)});
-  if (StringRef(pattern).contains('N'))
-    parts.push_back({"N", std::move(attentions)});
-  mixers = object(std::move(parts));
+  mixers = object(usedBy(pattern, {{"L", std::move(linear)}, {"N", std::move(attentions)}}));
 }
 
 Value Translation::dtype() {

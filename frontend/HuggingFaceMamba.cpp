@@ -23,10 +23,11 @@ Value Translation::mamba() {
   if (first) {
     Value rank = get("time_step_rank", stringValue("auto"));
     if (isEqual(rank, stringValue("auto")))
-      rank = named(numberValue((hidden.integer + 15) / 16), "time_step_rank");
+      rank = named(numberValue(integerIn(hidden, INT32_MAX) ? (hidden.integer + 15) / 16 : 1), "time_step_rank");
     fields.push_back({"heads", numberValue(int64_t(1))});
     fields.push_back({"head_dim", std::move(states)});
-    fields.push_back({"value_dim", named(numberValue(inner), "expand * hidden_size", hidden.line)});
+    fields.push_back(
+        {"value_dim", named(numberValue(std::max<int64_t>(1, inner)), "expand * hidden_size", hidden.line)});
     fields.push_back({"gate_rank", std::move(rank)});
   } else {
     Value heads = get(key("num_heads", "mamba_num_heads"), numberValue(int64_t(128)));
@@ -106,28 +107,22 @@ std::string Translation::blocks(Value &layers) {
 void Translation::layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern,
                                   std::string &ffnPattern) {
   bool hybrid = family.name == "nemotron_h";
-  std::vector<Field> mixing, feeding;
   std::string each = hybrid ? blocks(layers) : "M";
   for (char block : each) {
     mixerPattern += block == 'M' ? 'M' : block == '*' ? 'N' : '-';
     ffnPattern += block == '-' ? 'D' : '-';
   }
-  Value scan = mamba(); // keys of parts are known, used or not
-  if (StringRef(each).contains('M'))
-    mixing.push_back({"M", std::move(scan)});
+  std::vector<Field> mixing = {{"M", mamba()}}, feeding; // keys of parts are known, used or not
   if (hybrid) {
-    Value attentions = attention(), width = get("intermediate_size", numberValue(family.intermediateSize));
-    if (StringRef(each).contains('*'))
-      mixing.push_back({"N", std::move(attentions)});
-    if (StringRef(each).contains('-'))
-      feeding.push_back({"D", object({{"kind", stringValue("dense")},
-                                      {"hidden", std::move(width)},
-                                      {"activation", stringValue("relu2")}})});
+    mixing.push_back({"N", attention()});
+    feeding.push_back({"D", object({{"kind", stringValue("dense")},
+                                    {"hidden", get("intermediate_size", numberValue(family.intermediateSize))},
+                                    {"activation", stringValue("relu2")}})});
   }
+  mixers = object(usedBy(mixerPattern, std::move(mixing)));
+  ffns = object(usedBy(ffnPattern, std::move(feeding)));
   mixerPattern = shortest(mixerPattern);
   ffnPattern = shortest(ffnPattern);
-  mixers = object(std::move(mixing));
-  ffns = object(std::move(feeding));
 }
 
 void Translation::fixedKeysOfOnePart() {
@@ -219,12 +214,7 @@ void Translation::layersOfMamba(const Value &layers, Value &mixers, std::string 
     pattern = shortest(pattern);
   }
   Value scan = mambaOfHybrid(), attentions = attention(); // their keys are known, used or not
-  std::vector<Field> parts;
-  if (StringRef(pattern).contains('M'))
-    parts.push_back({"M", std::move(scan)});
-  if (StringRef(pattern).contains('N'))
-    parts.push_back({"N", std::move(attentions)});
-  mixers = object(std::move(parts));
+  mixers = object(usedBy(pattern, {{"M", std::move(scan)}, {"N", std::move(attentions)}}));
 }
 
 void Translation::fixedKeysOfMamba() {

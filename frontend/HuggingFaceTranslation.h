@@ -17,6 +17,8 @@ inline bool isEqual(const Value &a, const Value &b) {
 
 /// The shortest pattern that this one repeats.
 std::string shortest(llvm::StringRef pattern);
+/// Of parts named by letters those that the pattern uses: a description has no other.
+std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has
 /// the families with Mamba and Mamba-2 mixers, HuggingFace.cpp the others and what all share.

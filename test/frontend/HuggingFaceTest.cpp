@@ -540,6 +540,8 @@ TEST(HuggingFace, Refusals) {
       {"mamba2", R"("intermediate_size": 4096)",
        "intermediate_size: 4096 is not expand times hidden_size, 8192; valid: that"},
       {"mamba2", R"("hidden_size": "64")", "hidden_size: \"64\" is not an integer"},
+      {"mamba", R"("hidden_size": 9223372036854775807)",
+       "hidden_size: 9223372036854775807 is out of range; valid: 1 to 131072"},
       {"mamba2", R"("expand": 1.5)", "expand: 1.5 is not an integer from 1 to 1024"},
       {"mamba", R"("hidden_size": 2560)", "expand * hidden_size: 5120 is out of range; valid: 1 to 4096"},
       {"mamba", R"("intermediate_size": 1000)",

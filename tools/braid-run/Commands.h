@@ -27,6 +27,7 @@ constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, a
 
 // Options several commands share.
 void addProgramOption(CLI::App &command, std::string &path);
+void addCheckpointOption(CLI::App &command, std::string &path);
 CLI::Option *addThreadsOption(CLI::App &command, int &threads);
 
 // --ranks, --threads, --launcher, --timeout: how many ranks there are, and what they are.

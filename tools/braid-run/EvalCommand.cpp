@@ -50,11 +50,7 @@ Status run(const Options &options) {
 Action addEval(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command
-      .add_option("--checkpoint", options->checkpoint,
-                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
-      ->required()
-      ->type_name("DIR");
+  addCheckpointOption(command, options->checkpoint);
   addDataOptions(command, options->data);
   addRankOptions(command, options->ranks);
   return [options] { return run(*options); };

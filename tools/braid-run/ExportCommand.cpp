@@ -42,11 +42,7 @@ Status run(const Options &options) {
 Action addExport(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command
-      .add_option("--checkpoint", options->checkpoint,
-                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
-      ->required()
-      ->type_name("DIR");
+  addCheckpointOption(command, options->checkpoint);
   command
       .add_option("--like", options->like,
                   "Directory as transformers saved it for this model: its files, names, types and shapes are those of "

@@ -293,11 +293,7 @@ Status run(const Options &options) {
 Action addGenerate(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
-  command
-      .add_option("--checkpoint", options->checkpoint,
-                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
-      ->required()
-      ->type_name("DIR");
+  addCheckpointOption(command, options->checkpoint);
   CLI::Option_group *prompt = command.add_option_group("prompt");
   prompt
       ->add_option("--prompt", options->prompt,

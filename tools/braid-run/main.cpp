@@ -21,6 +21,14 @@ void addProgramOption(CLI::App &command, std::string &path) {
   command.add_option("program", path, "Program file that braid-compile wrote")->required()->type_name("P.braid");
 }
 
+void addCheckpointOption(CLI::App &command, std::string &path) {
+  command
+      .add_option("--checkpoint", path,
+                  "Checkpoint, directory of checkpoints (its newest), or directory with weights of transformers")
+      ->required()
+      ->type_name("DIR");
+}
+
 CLI::Option *addThreadsOption(CLI::App &command, int &threads) {
   using runtime::ThreadPool;
   return integerIn(
