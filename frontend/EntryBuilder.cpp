@@ -21,6 +21,8 @@ SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, St
     list.push_back(builder.getNamedAttr(attrs::trained, builder.getBoolAttr(tensor.trained)));
     if (tensor.rateScale != 1.0)
       list.push_back(builder.getNamedAttr(attrs::rateScale, builder.getF64FloatAttr(tensor.rateScale)));
+    if (tensor.correctionRate != 0.0)
+      list.push_back(builder.getNamedAttr(attrs::correctionRate, builder.getF64FloatAttr(tensor.correctionRate)));
   }
   return list;
 }
@@ -60,14 +62,24 @@ void EntryBuilder::result(const NamedTensor &t, StringRef role, Value value, std
   results.push_back(value);
 }
 
-void EntryBuilder::moment(const NamedTensor &parameter, StringRef slot, Value value) {
+void EntryBuilder::resultOf(const NamedTensor &parameter, const std::string &name, StringRef role, StringRef slot,
+                            Value value) {
   NamedTensor t = parameter;
-  t.name += ("." + slot).str();
-  SmallVector<NamedAttribute> list = describe(t, "moment");
+  t.name = name;
+  SmallVector<NamedAttribute> list = describe(t, role);
   list.push_back(builder.getNamedAttr(attrs::of, builder.getStringAttr(parameter.name)));
-  list.push_back(builder.getNamedAttr(attrs::slot, builder.getStringAttr(slot)));
+  if (!slot.empty())
+    list.push_back(builder.getNamedAttr(attrs::slot, builder.getStringAttr(slot)));
   resultAttrs.push_back(builder.getDictionaryAttr(list));
   results.push_back(value);
+}
+
+void EntryBuilder::moment(const NamedTensor &parameter, StringRef slot, Value value) {
+  resultOf(parameter, parameter.name + "." + slot.str(), "moment", slot, value);
+}
+
+void EntryBuilder::gradient(const NamedTensor &parameter, Value value) {
+  resultOf(parameter, "gradient." + parameter.name, "gradient", "", value);
 }
 
 func::FuncOp EntryBuilder::finish() {
@@ -287,6 +299,7 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
     llvm::append_range(newStates, step.states);
     if (perRound.empty())
       continue;
+    llvm::append_range(flow.expertLoads, step.counts);
     flow.expertCounts.push_back(joinCounts(entry, "expert_counts", step.counts, group.rounds, perRound));
     if (drops)
       flow.expertDropped.push_back(joinCounts(entry, "expert_dropped", step.dropped, group.rounds, perRound));

@@ -24,6 +24,8 @@ public:
   void result(const NamedTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
   /// Part of the optimizer's state of a parameter.
   void moment(const NamedTensor &parameter, llvm::StringRef slot, mlir::Value value);
+  /// What an update reads of a parameter that no loss trains.
+  void gradient(const NamedTensor &parameter, mlir::Value value);
   /// The function with all that was declared.
   mlir::func::FuncOp finish();
 
@@ -31,6 +33,8 @@ public:
   mlir::Value zeros(mlir::RankedTensorType type);
 
 private:
+  void resultOf(const NamedTensor &parameter, const std::string &name, llvm::StringRef role, llvm::StringRef slot,
+                mlir::Value value);
   llvm::SmallVector<mlir::NamedAttribute> describe(const NamedTensor &tensor, llvm::StringRef role);
   mlir::NamedAttribute dimsAttr(llvm::ArrayRef<std::string> names);
 
@@ -46,6 +50,7 @@ struct LayerFlow {
   llvm::SmallVector<mlir::Value>
       states; ///< caches, stacked, in plan order; none: states are zeros and their results unused
   llvm::SmallVector<mlir::Value> expertCounts; ///< per group with experts: [layers, E]
+  llvm::SmallVector<mlir::Value> expertLoads; ///< the same counts, of each run with experts, stacked as its weights
   llvm::SmallVector<mlir::Value> expertDropped; ///< the same where any layer has a capacity
 };
 

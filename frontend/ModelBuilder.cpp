@@ -37,6 +37,8 @@ private:
   Value finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x);
   Value head(ArrayRef<Value> all) const { return spec.tieEmbeddings ? all.front() : all.back(); }
   Value logits(EntryBuilder &entry, ArrayRef<Value> all, Value x);
+  /// Loads of the experts as gradients of what they correct.
+  void returnLoads(EntryBuilder &entry, const LayerTable &layers, ArrayRef<Value> loads);
 
   const ModelSpec &spec;
   FloatTypes types;
@@ -101,6 +103,7 @@ void ModelBuilder::collectParameters() {
         t.decay = w.decay;
         t.trained = w.trained;
         t.rateScale = w.rateScale;
+        t.correctionRate = w.correctionRate;
       }
   numLayerWeights = tensors.size() - 1;
   if (spec.normPlacement != NormPlacement::post) {
@@ -189,6 +192,20 @@ static Value joinLayers(EntryBuilder &entry, StringRef name, ArrayRef<Value> tab
                           entry.builder.getI64IntegerAttr(0));
 }
 
+void ModelBuilder::returnLoads(EntryBuilder &entry, const LayerTable &layers, ArrayRef<Value> loads) {
+  auto tensor = tensors.begin() + 1; // behind the embedding
+  size_t run = 0;
+  for (const auto &group : layers)
+    for (const Layer &layer : group) {
+      for (const WeightDecl &weight : layer.weights) {
+        const NamedTensor &t = *tensor++;
+        if (weight.correctionRate != 0)
+          entry.gradient(t, CastOp::create(entry.builder, entry.loc("expert_loads"), t.type(), loads[run]));
+      }
+      run += layer.numExperts != 0;
+    }
+}
+
 void ModelBuilder::buildForward(bool training) {
   int64_t B = spec.train.batch, T = spec.train.seqLen;
   const LayerTable &layers = layersFor({B, T, false});
@@ -226,6 +243,8 @@ void ModelBuilder::buildForward(bool training) {
     if (!flow.expertCounts.empty())
       entry.output("expert_counts", joinLayers(entry, "expert_counts", flow.expertCounts));
   }
+  if (training)
+    returnLoads(entry, layers, flow.expertLoads);
   if (!flow.expertDropped.empty()) {
     if (!training) // evaluation says what it dropped, and of how much
       entry.output("expert_counts", joinLayers(entry, "expert_counts", flow.expertCounts));

@@ -165,6 +165,27 @@ void Checker::ffn(const std::string &path, const MoeSpec &moe) {
     return report(
         path + ".top_k",
         formatv("{0} exceeds {1} {2}; valid: 1 to {2}", moe.topK, name(path + ".num_experts"), moe.numExperts).str());
+  const RouterSpec &router = moe.router;
+  if (router.groups > 1) {
+    int64_t size = moe.numExperts / router.groups;
+    if (moe.numExperts % router.groups)
+      return divides(path, "router.groups", router.groups, "num_experts", moe.numExperts);
+    if (router.keptGroups > router.groups)
+      return report(path + ".router.kept_groups", formatv("{0} exceeds {1} {2}; valid: 1 to {2}", router.keptGroups,
+                                                          name(path + ".router.groups"), router.groups)
+                                                      .str());
+    if (moe.topK > router.keptGroups * size)
+      return report(path + ".top_k",
+                    formatv("{0} exceeds the {1} experts of {2} groups ({3}); valid: 1 to {1}", moe.topK,
+                            router.keptGroups * size, router.keptGroups, name(path + ".router.kept_groups"))
+                        .str());
+    if (router.groupTop() > size)
+      report(path + ".router.groups",
+             formatv("{0} leaves one expert to a group, but \"{1}\" adds up the scores of two; "
+                     "valid: fewer groups",
+                     router.groups, router.groupScore)
+                 .str());
+  }
   // Who has weights from elsewhere computes what they were made for.
   if (!spec.imported && moe.topK == 1 && moe.router.normalize && !moe.router.addsLoss())
     report(path + ".router.normalize",

@@ -1,5 +1,6 @@
 //===- ModelReader.cpp - JSON to ModelSpec ------------------------------------------------------------------------===//
 // Types, ranges of single keys, unknown keys. What relates two keys is in ModelCheck.cpp.
+#include "frontend/ModelReader.h"
 #include "frontend/HuggingFace.h"
 #include "frontend/Json.h"
 #include "frontend/ModelImport.h"
@@ -16,8 +17,7 @@ using namespace braid::json;
 using llvm::StringRef;
 
 // Bounds that keep every product of dimensions within 64 bits; far above any model.
-static constexpr int64_t maxHidden = 1 << 19, maxHeads = 1 << 12, maxHeadDim = 1 << 12, maxLayers = 1 << 10,
-                         maxExperts = 1 << 12;
+static constexpr int64_t maxHeads = 1 << 12, maxHeadDim = 1 << 12, maxLayers = 1 << 10;
 static constexpr int maxNameWidth = 100;
 
 static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
@@ -27,15 +27,7 @@ template <size_t N> static std::vector<StringRef> toNames(const std::array<std::
   return {names.begin(), names.end()};
 }
 
-static std::vector<StringRef> activationNames() {
-  std::vector<StringRef> names;
-  for (const Activation &a : ffnActivations())
-    names.push_back(a.name);
-  return names;
-}
-
-/// The object at `key`, where one that is left out says what an empty one does; noted as the default.
-static const Value &objectOrEmpty(Reader &parent, StringRef key, Errors &errors) {
+const Value &braid::objectOrEmpty(Reader &parent, StringRef key, Errors &errors) {
   static const Value empty = [] {
     Value object;
     object.kind = Kind::object;
@@ -104,8 +96,7 @@ static void readScale(Reader &r, ResidualScale &scale) {
   r.number("beta", scale.beta, 0.0, 1e6, /*leastAllowed=*/false);
 }
 
-/// The factors of one part, over those of the model.
-static std::optional<ResidualScale> readResidual(Reader &r, Errors &errors, const ModelSpec &model) {
+std::optional<ResidualScale> braid::readResidual(Reader &r, Errors &errors, const ModelSpec &model) {
   const Value *value = r.objectAt("residual");
   if (!value)
     return std::nullopt;
@@ -454,73 +445,6 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
     if (*kind == traits.name)
       return with(readLsm(r, errors, traits));
   llvm_unreachable("kind is in the list");
-}
-
-/// capacity_factor, and what it gives a meaning to.
-static void readCapacity(Reader &r, MoeSpec &spec) {
-  double factor = 0; // none
-  r.number("capacity_factor", factor, 0.0, 1e6, /*leastAllowed=*/false);
-  if (r.has("capacity_factor"))
-    spec.capacityFactor = factor;
-  r.choice("capacity_rule", spec.capacityRule, {"megatron", "switch", "megablocks", "tutel"});
-  r.choice("drop_policy", spec.dropPolicy, {"token", "slot", "score", "bpr", "random", "device"});
-  r.boolean("padded_slots", spec.paddedSlots);
-  r.boolean("renormalize", spec.renormalize);
-  for (StringRef key : {"capacity_rule", "drop_policy", "padded_slots", "renormalize"})
-    if (!spec.capacityFactor && r.has(key))
-      r.error(key, "changes nothing without capacity_factor; valid: together with a capacity_factor above 0");
-  if (spec.dropPolicy == "device") {
-    r.requireInteger("devices", spec.devices, 1, maxExperts);
-    r.number("protect", spec.protect, 0.0, 1.0);
-    return;
-  }
-  for (StringRef key : {"devices", "protect"}) {
-    if (r.has(key))
-      r.error(key, "changes nothing without drop_policy \"device\"; valid: together with it");
-    r.take(key);
-  }
-}
-
-static std::optional<FfnSpec> readFfn(const Value &object, const std::string &path, Errors &errors,
-                                      const ModelSpec &model) {
-  Reader r(object, path, errors);
-  const std::string *kind = r.requireChoice("kind", {"dense", "moe"});
-  if (!kind) {
-    r.ignoreRest();
-    return std::nullopt;
-  }
-  if (*kind == "dense") {
-    DenseSpec spec;
-    r.requireInteger("hidden", spec.hidden, 1, maxHidden);
-    r.choice("activation", spec.activation, activationNames());
-    r.boolean("bias", spec.bias);
-    spec.residual = readResidual(r, errors, model);
-    return spec;
-  }
-  MoeSpec spec;
-  r.requireInteger("num_experts", spec.numExperts, 1, maxExperts);
-  spec.topK = 1;
-  r.requireInteger("top_k", spec.topK, INT64_MIN, INT64_MAX); // not more than experts: checkModelSpec
-  if (spec.topK < 1)
-    r.error("top_k", llvm::formatv("{0} is out of range; valid: 1 to {1}", spec.topK,
-                                   spec.numExperts > 0 ? spec.numExperts : maxExperts)
-                         .str());
-  r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
-  int64_t before = errors.number();
-  r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);
-  r.boolean("shared_gate", spec.sharedGate);
-  if (spec.sharedGate && !spec.sharedHidden && errors.number() == before)
-    r.error("shared_gate", "true without a shared expert; valid: together with a shared_hidden above 0");
-  r.choice("activation", spec.activation, activationNames());
-  {
-    Reader s(objectOrEmpty(r, "router", errors), r.pathOf("router"), errors);
-    s.boolean("normalize", spec.router.normalize);
-    s.number("balance_loss", spec.router.balanceLoss, 0.0, 1e3);
-    s.number("z_loss", spec.router.zLoss, 0.0, 1e3);
-  }
-  readCapacity(r, spec);
-  spec.residual = readResidual(r, errors, model);
-  return spec;
 }
 
 /// An object of named parts, each named by one letter of a pattern.

@@ -165,7 +165,14 @@ struct DenseSpec {
 };
 
 struct RouterSpec {
-  bool normalize = true;
+  std::string score = "softmax"; ///< of an expert, from its logit: softmax over all experts, sigmoid
+  bool normalize = true; ///< the scores of the chosen experts are divided by their sum
+  double scale = 1.0; ///< of the weights, at last
+  bool correction = false; ///< a number for each expert is added to its score where experts are chosen, nowhere else
+  double correctionRate = 0.001; ///< by which every update moves it towards equal loads; 0: it stays
+  int64_t groups = 1, keptGroups = 1; ///< groups of neighbouring experts; those that a token's experts may be of
+  std::string groupScore = "max"; ///< of a group: its largest score, or top2: the sum of the two largest
+  int64_t groupTop() const { return groupScore == "top2" ? 2 : 1; }
   double balanceLoss = 0.01, zLoss = 0.001;
   bool addsLoss() const { return balanceLoss != 0 || zLoss != 0; }
 };
@@ -173,6 +180,7 @@ struct RouterSpec {
 struct MoeSpec {
   int64_t numExperts = 0, topK = 0, expertHidden = 0, sharedHidden = 0; ///< shared_hidden 0: no shared expert
   bool sharedGate = false; ///< the shared expert's output times sigmoid(x gate)
+  int64_t latentDim = 0; ///< experts work on so many features that a projection makes of the input; 0: on the input
   std::string activation = "swiglu";
   RouterSpec router;
   std::optional<double> capacityFactor; ///< none: dropless

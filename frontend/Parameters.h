@@ -16,7 +16,7 @@ struct NamedTensor {
   std::vector<std::string> dims; ///< what its dimensions count (braid.dims), without the stacked ones
   Init init;
   bool decay = true, trained = true;
-  double rateScale = 1.0;
+  double rateScale = 1.0, correctionRate = 0.0; ///< see WeightDecl
   int64_t elements() const;
   /// FNV-1a 64 of each layer's logical name: the key of its random numbers.
   std::vector<int64_t> keys() const;

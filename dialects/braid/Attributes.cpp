@@ -198,7 +198,7 @@ static LogicalResult verifyValue(const Attributed &of, Type type, DictionaryAttr
     return isa<StringAttr>(value) ? success() : LogicalResult(of.mustBe("a text"));
   if (name == attrs::decay || name == attrs::trained)
     return isa<BoolAttr>(value) ? success() : LogicalResult(of.mustBe("true or false"));
-  if (name == attrs::rateScale)
+  if (name == attrs::rateScale || name == attrs::correctionRate)
     return isa<FloatAttr>(value) ? success() : LogicalResult(of.mustBe("a floating-point number"));
   if (name == attrs::role) {
     auto role = dyn_cast<StringAttr>(value);

@@ -37,6 +37,8 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first", "second" or "low"
 ///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
 ///   braid.rate_scale  parameter: f64, its learning rate is this times the step's (1 when absent)
+///   braid.correction_rate  untrained parameter whose gradient the entry returns (role "gradient"): the load of experts, by
+///                 which braid.moe.correct changes it at every update
 ///   braid.dims    one text per dimension (without the layer dimension): what it counts, whatever the mesh: "embed",
 ///                 "experts", or "heads*16": heads of 16 elements each;  ShardingRules.h and passes/shard use them
 ///   braid.shards  array of [dim, axis] (dims without the layer dimension), from `sharded` on
@@ -45,11 +47,12 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 namespace attrs {
 inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
-                                     rateScale = "braid.rate_scale", shards = "braid.shards", dims = "braid.dims",
-                                     alias = "braid.alias", entry = "braid.entry", phase = "braid.phase",
-                                     mesh = "braid.mesh", schedule = "braid.schedule",
-                                     overlapDegree = "braid.overlap_degree", metadata = "braid.metadata",
-                                     maxDocuments = "braid.max_documents", spAlgorithm = "braid.sp_algorithm";
+                                     rateScale = "braid.rate_scale", correctionRate = "braid.correction_rate",
+                                     shards = "braid.shards", dims = "braid.dims", alias = "braid.alias",
+                                     entry = "braid.entry", phase = "braid.phase", mesh = "braid.mesh",
+                                     schedule = "braid.schedule", overlapDegree = "braid.overlap_degree",
+                                     metadata = "braid.metadata", maxDocuments = "braid.max_documents",
+                                     spAlgorithm = "braid.sp_algorithm";
 } // namespace attrs
 
 } // namespace braid

@@ -106,6 +106,7 @@ LogicalResult AddOp::buildGradient(GradientContext &context) {
 }
 /// Integers only: no gradient flows through a selection (moe-family 2.2).
 LogicalResult MoeRouteOp::buildGradient(GradientContext &) { return success(); }
+LogicalResult MoeCorrectOp::buildGradient(GradientContext &) { return success(); } // behind every loss
 
 //===- Views and sums ---------------------------------------------------------------------------------------------===//
 

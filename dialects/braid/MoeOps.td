@@ -1,6 +1,6 @@
 //===- MoeOps.td - routing, plans, rows, experts (moe-family.md) -------------------------------------------------===//
 //
-//   logits --route--> ids, documents [--drop--> ids] --plan--> perm, inverse, counts, offsets
+//   logits [--scores, correction--> keys] --route--> ids, documents [--drop--> ids] --plan--> perm, inverse, counts, offsets
 //   logits --route_weights--> weights [--renormalize--> weights]
 //   x --dispatch(perm)--> rows --grouped_linear(offsets)--> rows --combine(weights, inverse)--> y
 //
@@ -20,22 +20,39 @@ class Braid_MoeDiffOp<string mnemonic, list<Trait> traits = []> :
     Braid_MoeOp<mnemonic, !listconcat([DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>], traits)>;
 
 def Braid_MoeRouteOp : Braid_RowsOp<"moe.route"> {
-  let summary = "expert_ids [B, T, k] i32: the k largest logits, larger first, ties to the lower index (moe-family 1.3)";
-  let arguments = (ins AnyRankedTensor:$logits, I64Attr:$top_k);
+  let summary = "expert_ids [B, T, k] i32: the k largest keys, larger first, ties to the lower index (moe-family 1.3)";
+  let description = [{
+    keys [B, T, E]: logits, scores, or scores with a correction that only selects (DeepSeek-V3, arXiv 2412.19437, eq. 16).
+    `groups` > 1 (a divisor of E): only experts of the `kept_groups` groups of E / groups neighbouring experts with the largest sums of
+    their `group_top` largest keys are eligible (DeepSeek-V2: 1, DeepSeek-V3: 2), ties to the lower index; the others count as -inf.
+    Eligible keys come before NaN, NaN before what is not eligible; in sums of a group NaN is -inf.
+  }];
+  let arguments = (ins AnyRankedTensor:$keys, I64Attr:$top_k, DefaultValuedAttr<I64Attr, "1">:$groups,
+                   DefaultValuedAttr<I64Attr, "1">:$kept_groups, DefaultValuedAttr<I64Attr, "1">:$group_top);
 }
 def Braid_MoeRouteWeightsOp : Braid_RowsOp<"moe.route_weights"> {
-  let summary = "expert_weights [B, T, k] f32: softmax of the logits at expert_ids, divided by their sum when `normalize`";
-  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$expert_ids, BoolAttr:$normalize);
+  let summary = "expert_weights [B, T, k] f32: scores s of the logits at expert_ids, divided by their sum when `normalize`";
+  let description = [{ `score`: "softmax" over all experts; "sigmoid" (normalized: s_j / (sum_i s_i + 1e-20), moe-family 2.1). }];
+  let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$expert_ids, BoolAttr:$normalize,
+                   DefaultValuedAttr<StrAttr, "\"softmax\"">:$score);
 }
 def Braid_MoeRouterLossOp : Braid_RowsOp<"moe.router_loss"> {
   let summary = "per-token share [B, T] of balance and z losses, to be summed over all tokens";
   let description = [{
     balance * E / (k N^2) * sum_i c_i p_ni  +  z / N * lse_n^2, with counts c [E] i32 (whole: totals of the domain before
-    anything is dropped, no gradient), p = softmax(logits), N = sum_i c_i / k: the tokens of the whole domain that are no
-    padding (moe-family 5.1, 5.2). 0 for padding (`documents`).
+    anything is dropped, no gradient), N = sum_i c_i / k: the tokens of the whole domain that are no padding (moe-family 5.1, 5.2);
+    p = softmax(logits), or with `score` "sigmoid" s_i / (sum_j s_j + 1e-20) of s = sigmoid(logits). 0 for padding (`documents`).
   }];
   let arguments = (ins AnyRankedTensor:$logits, AnyRankedTensor:$counts, AnyRankedTensor:$documents, I64Attr:$top_k,
-                   F64Attr:$balance, F64Attr:$z);
+                   F64Attr:$balance, F64Attr:$z, DefaultValuedAttr<StrAttr, "\"softmax\"">:$score);
+}
+def Braid_MoeCorrectOp : Braid_RowsOp<"moe.correct"> {
+  let summary = "correction + rate sign(mean load - load) over the experts [1, layers, E]: once per update (moe-family 5.3)";
+  let description = [{
+    load: assignments of each expert in all batches of the update, on all ranks, before anything is dropped, as numbers (Wang et al.,
+    arXiv 2408.15664, algorithm 1). An expert with the mean load keeps its correction: sign(0) = 0.
+  }];
+  let arguments = (ins AnyRankedTensor:$correction, AnyRankedTensor:$load, F64Attr:$rate);
 }
 
 def Braid_MoeRenormalizeOp : Braid_RowsOp<"moe.renormalize"> {

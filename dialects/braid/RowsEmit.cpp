@@ -380,15 +380,59 @@ static Value equal(TileEmitter &e, Value a, Value b) {
 /// Choices that are written one after the other; more become a loop, so that the kernel's size does not grow with k.
 static constexpr int64_t kUnrolledChoices = 8;
 
+static Value lowest(TileEmitter &e, Value like) { return e.like(like, -std::numeric_limits<double>::infinity()); }
+
+/// The sum [R, G] of the `count` largest keys of each group of neighbouring experts.
+static Value groupScores(TileEmitter &e, Value keys, int64_t groups, int64_t count) {
+  int64_t rows = TileEmitter::shape(keys)[0], size = TileEmitter::shape(keys)[1] / groups;
+  Value left = e.reshape(keys, {rows, groups, size}), sum;
+  auto type = VectorType::get({rows, groups, size}, e.builder.getI32Type());
+  Value index = tile::IotaOp::create(e.builder, e.loc, type, 2);
+  for (int64_t i = 0; i < count; ++i) {
+    Value top = e.maxLast(left);
+    sum = sum ? e.add(sum, top) : top;
+    if (i + 1 == count)
+      break;
+    Value isTop = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::OEQ, left, e.expandLast(top, size));
+    Value first = e.minLast(e.select(isTop, index, e.like(index, size)));
+    left = e.select(equal(e, index, e.expandLast(first, size)), lowest(e, left), left);
+  }
+  return sum;
+}
+
+/// Whether an expert's group is one of the `kept` ones with the largest scores, of equal ones the first: [R, E].
+static Value inKeptGroups(TileEmitter &e, Value scores, int64_t kept, int64_t experts) {
+  int64_t rows = TileEmitter::shape(scores)[0], groups = TileEmitter::shape(scores)[1];
+  // [R, G, G]: what stands before a group is larger, or equal and of lower index.
+  Value own = e.expandLast(scores, groups), other = e.expandAt(scores, 1, groups);
+  auto type = VectorType::get({rows, groups, groups}, e.builder.getI32Type());
+  Value number = tile::IotaOp::create(e.builder, e.loc, type, 1),
+        place = tile::IotaOp::create(e.builder, e.loc, type, 2);
+  auto compare = [&](arith::CmpFPredicate predicate, Value a, Value b) -> Value {
+    return arith::CmpFOp::create(e.builder, e.loc, predicate, a, b);
+  };
+  Value one = e.like(own, 1), none = e.like(own, 0);
+  Value lower = arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::slt, place, number);
+  Value ties = e.select(compare(arith::CmpFPredicate::OEQ, other, own), e.select(lower, one, none), none);
+  Value before = e.sumLast(e.select(compare(arith::CmpFPredicate::OGT, other, own), one, ties));
+  Value ofExpert = e.reshape(e.expandLast(before, experts / groups), {rows, experts});
+  return compare(arith::CmpFPredicate::OLT, ofExpert, e.like(ofExpert, static_cast<double>(kept)));
+}
+
 namespace {
-/// The keys that are left to choose from. A NaN has the key -inf and an index behind all others, a chosen expert
-/// likewise further behind (moe-family 1.3: eligible, then NaN).
+/// The keys that are left to choose from. A NaN has the key -inf and an index behind all others, what is not eligible
+/// likewise further behind, and a chosen expert behind all (moe-family 1.3: eligible, then NaN, then masked).
 struct RouteChoice {
-  RouteChoice(TileEmitter &e, Value logits)
-      : e(e), experts(TileEmitter::shape(logits)[1]), index(expertIndex(e, TileEmitter::shape(logits)[0], experts)) {
-    Value isNan = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::UNO, logits, logits);
+  RouteChoice(TileEmitter &e, Value keys)
+      : e(e), experts(TileEmitter::shape(keys)[1]), index(expertIndex(e, TileEmitter::shape(keys)[0], experts)) {
+    Value isNan = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::UNO, keys, keys);
     order = e.select(isNan, e.add(index, e.like(index, experts)), index);
-    key = e.select(isNan, lowest(logits), logits);
+    key = e.select(isNan, lowest(e, keys), keys);
+  }
+  void keepGroups(int64_t groups, int64_t kept, int64_t top) {
+    Value eligible = inKeptGroups(e, groupScores(e, key, groups, top), kept, experts);
+    key = e.select(eligible, key, lowest(e, key));
+    order = e.select(eligible, order, e.add(index, e.like(index, 2 * experts)));
   }
   /// The largest key, of equal keys the lowest index: its expert, [R]. It is not chosen again.
   Value next() {
@@ -397,11 +441,10 @@ struct RouteChoice {
     Value chosen = e.minLast(e.select(isTop, order, never));
     Value expert = arith::RemSIOp::create(e.builder, e.loc, chosen, e.like(chosen, experts));
     Value taken = equal(e, index, e.expandLast(expert, experts));
-    key = e.select(taken, lowest(key), key);
+    key = e.select(taken, lowest(e, key), key);
     order = e.select(taken, never, order);
     return expert;
   }
-  Value lowest(Value like) { return e.like(like, -std::numeric_limits<double>::infinity()); }
 
   TileEmitter &e;
   int64_t experts;
@@ -411,6 +454,8 @@ struct RouteChoice {
 
 void MoeRouteOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   RouteChoice choice(e, operands[0]);
+  if (getGroups() > 1 && getKeptGroups() < getGroups())
+    choice.keepGroups(getGroups(), getKeptGroups(), getGroupTop());
   int64_t rows = TileEmitter::shape(operands[0])[0], k = getTopK();
   if (k <= kUnrolledChoices) {
     SmallVector<Value> columns;
@@ -437,6 +482,12 @@ void MoeRouteOp::emitTile(TileEmitter &e, ValueRange operands, Results &results)
   results.push_back(loop.getResult(2));
 }
 
+/// Scores divided by their sum, which may be 0 where all sigmoids underflow: then 0 (moe-family 13).
+static Value shares(TileEmitter &e, Value scores) {
+  Value sum = e.sumLast(scores);
+  return e.div(scores, e.expandLast(e.add(sum, e.like(sum, 1e-20)), TileEmitter::shape(scores).back()));
+}
+
 void MoeRouteWeightsOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value logits = widened(*this, e, operands)[0], ids = operands[1];
   int64_t rows = TileEmitter::shape(logits)[0], experts = TileEmitter::shape(logits)[1], k = TileEmitter::shape(ids)[1];
@@ -445,6 +496,10 @@ void MoeRouteWeightsOp::emitTile(TileEmitter &e, ValueRange operands, Results &r
   auto index = VectorType::get({rows, k, experts}, e.builder.getI32Type());
   Value isIt = equal(e, tile::IotaOp::create(e.builder, e.loc, index, 2), e.expandLast(ids, experts));
   Value chosen = e.sumLast(e.select(isIt, all, e.like(all, 0)));
+  if (getScore() == "sigmoid") {
+    Value scores = e.activation(chosen, "sigmoid");
+    return finish(*this, e, getNormalize() ? shares(e, scores) : scores, results);
+  }
   if (getNormalize())
     return finish(*this, e, softmax(e, chosen), results); // = softmax over all / their sum (moe-family 2.1)
   Value shift;
@@ -472,7 +527,8 @@ void MoeRouterLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &res
   Value shift;
   auto [p, total] = shiftedExp(e, logits, shift);
   Value counts = e.broadcastTo(e.cast(operands[1], element), TileEmitter::type(logits));
-  Value balance = e.div(e.sumLast(e.mul(p, counts)), total);
+  Value balance = getScore() == "sigmoid" ? e.sumLast(e.mul(shares(e, e.activation(logits, "sigmoid")), counts))
+                                          : e.div(e.sumLast(e.mul(p, counts)), total);
   Value lse = e.add(shift, e.log(total));
   // N = tokens that are routed; without one every share is 0 and only the division must not fail.
   Value tokens = e.sumLast(e.mul(counts, e.like(counts, 1 / k)));
@@ -481,4 +537,18 @@ void MoeRouterLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &res
   Value z = e.div(e.mul(e.mul(lse, lse), e.like(lse, getZ().convertToDouble())), tokens);
   Value padding = equal(e, operands[2], e.like(operands[2], INT32_MAX));
   finish(*this, e, e.select(padding, e.like(z, 0), e.add(balance, z)), results);
+}
+
+void MoeCorrectOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  auto xs = widened(*this, e, operands);
+  int64_t experts = TileEmitter::shape(xs[0]).back();
+  // Loads are whole numbers: E load against their sum, so that the mean is not rounded (exact below 2^24 / E).
+  Value total = e.expandLast(e.sumLast(xs[1]), experts), own = e.mul(xs[1], e.like(xs[1], experts));
+  auto step = [&](arith::CmpFPredicate predicate, double by) {
+    Value is = arith::CmpFOp::create(e.builder, e.loc, predicate, own, total);
+    return e.select(is, e.like(own, by), e.like(own, 0));
+  };
+  double rate = getRate().convertToDouble();
+  Value change = e.add(step(arith::CmpFPredicate::OLT, rate), step(arith::CmpFPredicate::OGT, -rate));
+  finish(*this, e, e.add(xs[0], change), results);
 }

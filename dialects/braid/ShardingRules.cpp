@@ -68,6 +68,7 @@ const RowsRow *rowsRow(StringRef op) {
       {"braid.moe.route_weights", {"xk", "k", true}},
       {"braid.moe.router_loss", {"xcd", "d", true}},
       {"braid.moe.renormalize", {"xx", "x", true}},
+      {"braid.moe.correct", {"xx", "x", true}},
   };
   auto it = table.find(op);
   return it == table.end() ? nullptr : &it->second;

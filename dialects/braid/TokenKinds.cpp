@@ -49,6 +49,7 @@ TOKEN_KINDS(MoeRouteOp, token, token)
 TOKEN_KINDS(MoeRouteWeightsOp, token, token)
 TOKEN_KINDS(MoeRouterLossOp, i == 1 ? whole : token, token)
 TOKEN_KINDS(MoeRenormalizeOp, token, token)
+TOKEN_KINDS(MoeCorrectOp, token, token)
 
 /// Kinds of the operands of a row-wise op by name, without an instance at hand (rows_grad knows only the name).
 TokenKind braid::rowsOperandKind(StringRef op, unsigned i) {

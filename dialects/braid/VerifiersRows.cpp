@@ -290,18 +290,34 @@ LogicalResult CastOp::verify() {
   return x.element() == result.element() ? success() : isFloat(*this, result);
 }
 
+/// The function that makes scores of logits.
+static LogicalResult isScore(Operation *op, StringRef score) {
+  if (score == "softmax" || score == "sigmoid")
+    return success();
+  return op->emitOpError() << "score is \"" << score << "\"; valid: \"softmax\", \"sigmoid\"";
+}
+
 LogicalResult MoeRouteOp::verify() {
-  Named logits{"logits", getLogits()}, ids{"result", getResult()};
-  CHECK(hasRank(*this, logits, 3));
+  Named keys{"keys", getKeys()}, ids{"result", getResult()};
+  CHECK(hasRank(*this, keys, 3));
   CHECK(hasRank(*this, ids, 3));
-  CHECK(isFloat(*this, logits));
+  CHECK(isFloat(*this, keys));
   CHECK(isInteger(*this, ids));
-  CHECK(sameTokens(*this, ids, logits));
-  int64_t k = getTopK();
-  if (k < 1 || k > logits.dim(2))
-    return emitOpError() << "top_k is " << k << " but there are " << logits.dim(2) << " experts";
+  CHECK(sameTokens(*this, ids, keys));
+  int64_t k = getTopK(), experts = keys.dim(2), groups = getGroups(), kept = getKeptGroups(), top = getGroupTop();
+  if (k < 1 || k > experts)
+    return emitOpError() << "top_k is " << k << " but there are " << experts << " experts";
   if (ids.dim(2) != k)
     return emitOpError() << "result has " << ids.dim(2) << " slots but top_k is " << k;
+  if (groups < 1 || experts % groups)
+    return emitOpError() << "has " << groups << " groups, which " << experts << " experts cannot be divided into";
+  int64_t size = experts / groups;
+  if (kept < 1 || kept > groups)
+    return emitOpError() << "keeps " << kept << " of " << groups << " groups";
+  if (k > kept * size)
+    return emitOpError() << "top_k is " << k << " but " << kept << " groups have " << kept * size << " experts";
+  if (top < 1 || top > size)
+    return emitOpError() << "adds up the " << top << " largest keys of groups of " << size << " experts";
   return success();
 }
 LogicalResult MoeRouteWeightsOp::verify() {
@@ -312,7 +328,16 @@ LogicalResult MoeRouteWeightsOp::verify() {
   CHECK(isInteger(*this, ids));
   CHECK(isFloat(*this, result));
   CHECK(sameTokens(*this, logits, ids));
+  CHECK(isScore(*this, getScore()));
   return sameShape(*this, result, ids);
+}
+LogicalResult MoeCorrectOp::verify() {
+  Named correction{"correction", getCorrection()}, load{"load", getLoad()};
+  CHECK(hasRank(*this, correction, 3));
+  CHECK(isFloat(*this, correction));
+  CHECK(isFloat(*this, load));
+  CHECK(sameShape(*this, load, correction));
+  return sameType(*this, {"result", getResult()}, correction);
 }
 LogicalResult MoeRenormalizeOp::verify() {
   Named weights{"weights", getWeights()}, kept{"kept", getKept()};
@@ -352,6 +377,7 @@ LogicalResult MoeRouterLossOp::verify() {
   CHECK(sameTokens(*this, result, logits));
   CHECK(isDocuments(*this, {"documents", getDocuments()}, logits));
   CHECK(isAtLeast(*this, "top_k", getTopK(), 1));
+  CHECK(isScore(*this, getScore()));
   return sameDim(*this, "expert", logits, 2, counts, 0);
 }
 

@@ -1,5 +1,5 @@
 //===- FeedForward.cpp - dense feed-forward and mixture of experts ------------------------------------------------===//
-// Dense: act(x w1) [* x w3] w2. Experts: f32 router, top-k, [capacity], rows sorted by expert, grouped linears,
+// Dense: act(x w1) [* x w3] w2. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert, grouped linears,
 // weighted sum. Capacity belongs to training and evaluation: generation routes token by token and drops nothing.
 #include "frontend/layers/LayerBuilder.h"
 
@@ -32,19 +32,45 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   return biased("ffn_out", "b2", y, model);
 }
 
+namespace {
+struct Choice {
+  Value ids, weights; ///< [B, T, top_k]
+};
+} // namespace
+
+static Choice chooseExperts(LayerBuilder &b, Value logits, const MoeSpec &spec) {
+  OpBuilder &builder = b.builder;
+  auto number = [&](int64_t value) { return builder.getI64IntegerAttr(value); };
+  const RouterSpec &router = spec.router;
+  bool limited = router.keptGroups < router.groups;
+  Value keys = logits; // in the order of the scores, which are needed where they are added to something
+  if (router.correction || (limited && router.groupTop() > 1))
+    keys = router.score == "sigmoid" ? b.activation("router_scores", logits, "sigmoid")
+                                     : b.softmax("router_scores", logits);
+  if (router.correction)
+    keys = b.bias("router_keys", keys,
+                  b.weight("moe.correction", {spec.numExperts}, Init::constant(0.0), /*decay=*/false,
+                           /*trained=*/false, router.correctionRate));
+  Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({b.entry.batch, b.entry.tokens, spec.topK}),
+                                 keys, number(spec.topK), number(limited ? router.groups : 1),
+                                 number(limited ? router.keptGroups : 1), number(limited ? router.groupTop() : 1));
+  Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.wideTokens({spec.topK}), logits, ids,
+                                            builder.getBoolAttr(router.normalize), builder.getStringAttr(router.score));
+  return {ids, b.scaled("expert_weights", weights, router.scale)};
+}
+
 Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   OpBuilder &builder = b.builder;
   const Activation &act = ffnActivation(spec.activation);
-  int64_t M = b.spec.dModel, F = spec.expertHidden, E = spec.numExperts, K = spec.topK;
+  int64_t M = spec.latentDim ? spec.latentDim : b.spec.dModel, F = spec.expertHidden, E = spec.numExperts,
+          K = spec.topK;
   int64_t B = b.entry.batch, T = b.entry.tokens, R = B * T * K;
 
   Dim model = b.embed(), wide(F, "expert_hidden");
   Value router = b.matrix("moe.router", model, E, MatrixRole::router);
   Value logits = b.linear("router_logits", b.widen("router_input", x), router, {E}, /*wide=*/true);
   auto topK = builder.getI64IntegerAttr(K);
-  Value ids = MoeRouteOp::create(builder, b.loc("expert_ids"), b.integers({B, T, K}), logits, topK);
-  Value weights = MoeRouteWeightsOp::create(builder, b.loc("expert_weights"), b.wideTokens({K}), logits, ids,
-                                            builder.getBoolAttr(spec.router.normalize));
+  auto [ids, weights] = chooseExperts(b, logits, spec);
   // Capacity counts rows of the batch: the same whatever ranks and slices the tokens are on.
   bool bounded = spec.capacityFactor && !b.entry.cached;
   Value routed = ids;
@@ -77,25 +103,31 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
                                 builder.getI64IntegerAttr(E), builder.getI64IntegerAttr(1),
                                 builder.getI64IntegerAttr(0), expertRows);
   Value exchange = plan.getExchange();
-  Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), x, plan.getPerm(), plan.getInverse(),
-                                     exchange);
+  // Experts of a latent width: what travels is narrower, what every token sees is not.
+  Dim expertModel = spec.latentDim ? Dim(M) : model;
+  Value input = spec.latentDim ? b.linear("expert_input", x, b.matrix("moe.latent_in", model, expertModel), {M}) : x;
+  Value rows = MoeDispatchOp::create(builder, b.loc("rows"), b.tensor({1, R, M}), input, plan.getPerm(),
+                                     plan.getInverse(), exchange);
 
   auto grouped = [&](StringRef name, Value x, ArrayRef<Value> matrices, int64_t out) {
     SmallVector<Type> types(matrices.size(), b.tensor({1, R, out}));
     auto op = MoeGroupedLinearOp::create(builder, b.loc(name), types, x, plan.getOffsets(), matrices);
     return SmallVector<Value>(op.getResults());
   };
-  SmallVector<Value> in = {b.matrix("moe.w1", model, wide, MatrixRole::value, E)};
+  SmallVector<Value> in = {b.matrix("moe.w1", expertModel, wide, MatrixRole::value, E)};
   if (act.gated)
-    in.push_back(b.matrix("moe.w3", model, wide, MatrixRole::value, E));
+    in.push_back(b.matrix("moe.w3", expertModel, wide, MatrixRole::value, E));
   auto hidden = grouped(act.gated ? "gate_up" : "gate", rows, in, F);
   Value h = b.activation("hidden", hidden[0], act.base);
   if (act.gated)
     h = b.mul("hidden", h, hidden[1]);
-  Value out = grouped("expert_out", h, {b.matrix("moe.w2", wide, model, MatrixRole::output, E)}, M).front();
+  MatrixRole last = spec.latentDim ? MatrixRole::value : MatrixRole::output;
+  Value out = grouped("expert_out", h, {b.matrix("moe.w2", wide, expertModel, last, E)}, M).front();
   Value y = MoeCombineOp::create(builder, b.loc("routed"), b.tokens({M}), out.getType(), out, weights, plan.getPerm(),
                                  plan.getInverse(), exchange)
                 .getY();
+  if (spec.latentDim)
+    y = b.linear("routed", y, b.matrix("moe.latent_out", expertModel, model, MatrixRole::output), {b.spec.dModel});
   if (spec.sharedHidden) {
     DenseSpec shared;
     shared.hidden = spec.sharedHidden;
@@ -114,6 +146,7 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
     return y;
   b.addRouterLoss(MoeRouterLossOp::create(builder, b.loc("router_loss"), b.wideTokens({}), logits, b.expertCounts,
                                           b.documents(), topK, builder.getF64FloatAttr(spec.router.balanceLoss),
-                                          builder.getF64FloatAttr(spec.router.zLoss)));
+                                          builder.getF64FloatAttr(spec.router.zLoss),
+                                          builder.getStringAttr(spec.router.score)));
   return y;
 }

@@ -85,9 +85,11 @@ Dim braid::flattened(ArrayRef<Dim> dims) {
   return {first.size * unit, named ? first.name + "*" + std::to_string(unit) : first.name};
 }
 
-Value LayerBuilder::weight(StringRef name, ArrayRef<Dim> shape, Init init, bool decay, bool trained) {
+Value LayerBuilder::weight(StringRef name, ArrayRef<Dim> shape, Init init, bool decay, bool trained,
+                           double correctionRate) {
   Type type = wide(sizesOf(shape));
-  weights.push_back({name.str(), sizesOf(shape), namesOf(shape), types.wide, std::move(init), decay, trained, 1.0});
+  weights.push_back(
+      {name.str(), sizesOf(shape), namesOf(shape), types.wide, std::move(init), decay, trained, 1.0, correctionRate});
   return block->addArgument(type, loc(name));
 }
 

@@ -47,6 +47,7 @@ struct WeightDecl {
   Init init;
   bool decay = true, trained = true;
   double rateScale = 1.0; ///< learning rate relative to the step's
+  double correctionRate = 0.0; ///< of what updates change by the load of the layer's experts (braid.moe.correct)
 };
 
 struct StateDecl {
@@ -90,7 +91,7 @@ public:
   // ---- weights and states
   /// A vector, a table, a convolution: read by kernels, so wide.
   mlir::Value weight(llvm::StringRef name, llvm::ArrayRef<Dim> shape, Init init, bool decay = false,
-                     bool trained = true);
+                     bool trained = true, double correctionRate = 0.0);
   /// A matrix [in, out] of what stands there, initialised by its role; with `experts` one for each: [experts, in, out].
   /// Matrix products read it: of the model's element type, but for the router.
   mlir::Value matrix(llvm::StringRef name, const Dim &in, const Dim &out, MatrixRole role = MatrixRole::query,

@@ -54,6 +54,12 @@ struct Parameter {
   Value gradient;
 };
 
+/// What an entry updates: by the gradient of the loss, and what only selects experts by their loads.
+struct Parameters {
+  SmallVector<Parameter> trained, corrections;
+  auto all() const { return llvm::concat<const Parameter>(trained, corrections); }
+};
+
 class DifferentiatePass : public braid::impl::DifferentiatePassBase<DifferentiatePass> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> entries;
@@ -67,9 +73,9 @@ class DifferentiatePass : public braid::impl::DifferentiatePassBase<Differentiat
   }
 
   LogicalResult differentiate(func::FuncOp function);
-  void accumulate(Entry &entry, ArrayRef<Parameter> parameters);
-  void addUpdate(func::FuncOp step, DictionaryAttr settings, ArrayRef<Parameter> parameters);
-  void optimize(Entry &entry, DictionaryAttr settings, MutableArrayRef<Parameter> parameters);
+  void accumulate(Entry &entry, const Parameters &parameters);
+  void addUpdate(func::FuncOp step, DictionaryAttr settings, const Parameters &parameters);
+  void optimize(Entry &entry, DictionaryAttr settings, Parameters &all);
 };
 
 /// How the outside knows the gradient of a parameter.
@@ -79,6 +85,10 @@ SmallVector<NamedAttribute> gradientAttrs(Entry &entry, const Parameter &paramet
   if (layers)
     attributes.push_back(entry.builder.getNamedAttr(attrs::layers, layers));
   return attributes;
+}
+
+std::string nameOf(func::FuncOp function, unsigned argument) {
+  return function.getArgAttrOfType<StringAttr>(argument, attrs::name).str();
 }
 
 /// Index of the result with this braid.name, or -1.
@@ -99,14 +109,18 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
 
   SymbolTable symbols(getOperation());
   Activity activity(symbols);
-  SmallVector<Parameter> parameters;
+  Parameters parameters;
   for (BlockArgument argument : function.getArguments()) {
     unsigned i = argument.getArgNumber();
     auto role = function.getArgAttrOfType<StringAttr>(i, attrs::role);
     auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
-    if (!role || role.getValue() != "parameter" || (trained && !trained.getValue()))
+    if (!role || role.getValue() != "parameter")
       continue;
-    parameters.push_back({argument, function.getArgAttrOfType<StringAttr>(i, attrs::name).str(), {}});
+    if (function.getArgAttr(i, attrs::correctionRate))
+      parameters.corrections.push_back({argument, nameOf(function, i), {}});
+    if (trained && !trained.getValue())
+      continue;
+    parameters.trained.push_back({argument, nameOf(function, i), {}});
     activity.mark(argument);
   }
   Block &body = function.getBody().front();
@@ -143,15 +157,26 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   }
   if (failed(gradient.run()))
     return failure();
-  for (Parameter &parameter : parameters) {
+  for (Parameter &parameter : parameters.trained) {
     parameter.gradient = gradient.cotangent(parameter.value);
     if (!parameter.gradient)
       return function.emitOpError() << "parameter " << parameter.name
                                     << " has no gradient: the loss does not depend on it";
   }
+  // A correction's is the load that the entry returns; it is read here, by nobody outside.
+  llvm::SmallDenseSet<int> loads;
+  for (Parameter &parameter : parameters.corrections) {
+    int index = resultNamed(function, "gradient." + parameter.name);
+    if (index < 0)
+      return function.emitOpError() << "parameter " << parameter.name << " has " << attrs::correctionRate
+                                    << " but no result is named gradient." << parameter.name;
+    loads.insert(index);
+  }
 
   // What the host reads: the mean loss instead of sum and count; everything else stays as the frontend named it.
   forward.assign(terminator->operand_begin(), terminator->operand_end()); // rebuilt forward ops have new results
+  for (Parameter &parameter : parameters.corrections)
+    parameter.gradient = forward[resultNamed(function, "gradient." + parameter.name)];
   // The gradient of the loss finds the sum on its way: the forward's sum is then read by nobody and not computed.
   if (auto loss = forward[sumIndex].getDefiningOp<LinearCrossEntropyOp>())
     for (Operation *user : loss.getLabels().getUsers())
@@ -162,7 +187,7 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   for (auto [i, value] : llvm::enumerate(forward)) {
     if (static_cast<int>(i) == auxIndex && auxScale)
       value = MulOp::create(entry.builder, loc, value.getType(), value, auxScale);
-    if (static_cast<int>(i) != sumIndex && static_cast<int>(i) != countIndex)
+    if (static_cast<int>(i) != sumIndex && static_cast<int>(i) != countIndex && !loads.contains(i))
       entry.result(value, function.getResultAttrDict(i).getValue());
   }
   if (accumulates)
@@ -176,9 +201,9 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
 }
 
 /// Gradients are added to what earlier steps left, in place, in the order of the steps.
-void DifferentiatePass::accumulate(Entry &entry, ArrayRef<Parameter> parameters) {
+void DifferentiatePass::accumulate(Entry &entry, const Parameters &parameters) {
   OpBuilder &builder = entry.builder;
-  for (const Parameter &parameter : parameters) {
+  for (const Parameter &parameter : parameters.all()) {
     Attribute layers = entry.function.getArgAttr(parameter.value.getArgNumber(), attrs::layers);
     SmallVector<NamedAttribute> attributes = gradientAttrs(entry, parameter, layers);
     Value before = entry.argument(parameter.gradient.getType(), attributes);
@@ -192,7 +217,7 @@ void DifferentiatePass::accumulate(Entry &entry, ArrayRef<Parameter> parameters)
 }
 
 /// The entry that follows the last of these steps: clipping and AdamW on the accumulated gradients.
-void DifferentiatePass::addUpdate(func::FuncOp step, DictionaryAttr settings, ArrayRef<Parameter> parameters) {
+void DifferentiatePass::addUpdate(func::FuncOp step, DictionaryAttr settings, const Parameters &parameters) {
   OpBuilder builder(step);
   builder.setInsertionPointAfter(step);
   auto loc = NameLoc::get(builder.getStringAttr("update_step"));
@@ -201,21 +226,24 @@ void DifferentiatePass::addUpdate(func::FuncOp step, DictionaryAttr settings, Ar
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, loc);
   Entry update(function);
-  SmallVector<Parameter> own;
-  for (const Parameter &parameter : parameters) {
-    unsigned i = parameter.value.getArgNumber();
-    Value value = update.argument(parameter.value.getType(), step.getArgAttrDict(i).getValue());
-    own.push_back({cast<BlockArgument>(value), parameter.name, {}});
-  }
-  for (auto [parameter, there] : llvm::zip_equal(own, parameters)) {
-    Attribute layers = step.getArgAttr(there.value.getArgNumber(), attrs::layers);
-    parameter.gradient = update.argument(there.gradient.getType(), gradientAttrs(update, parameter, layers));
-  }
+  Parameters own = parameters;
+  for (auto *list : {&own.trained, &own.corrections})
+    for (Parameter &parameter : *list) {
+      unsigned i = parameter.value.getArgNumber();
+      Value value = update.argument(parameter.value.getType(), step.getArgAttrDict(i).getValue());
+      parameter.value = cast<BlockArgument>(value);
+    }
+  for (auto *list : {&own.trained, &own.corrections})
+    for (Parameter &parameter : *list) {
+      Attribute layers = function.getArgAttr(parameter.value.getArgNumber(), attrs::layers);
+      parameter.gradient = update.argument(parameter.gradient.getType(), gradientAttrs(update, parameter, layers));
+    }
   optimize(update, settings, own);
   update.finish();
 }
 
-void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableArrayRef<Parameter> parameters) {
+void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, Parameters &all) {
+  MutableArrayRef<Parameter> parameters = all.trained;
   func::FuncOp function = entry.function;
   OpBuilder &builder = entry.builder;
   Location loc = function.getLoc();
@@ -273,6 +301,12 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
       rate = ScaleOp::create(builder, loc, scalar, learningRate, builder.getF64FloatAttr(scale.getValueAsDouble()));
     return rate;
   };
+  auto alias = [&](Value result, Value argument) {
+    unsigned number = cast<BlockArgument>(argument).getArgNumber();
+    SmallVector<NamedAttribute> attributes(function.getArgAttrDict(number).getValue());
+    attributes.push_back(builder.getNamedAttr(attrs::alias, builder.getI64IntegerAttr(number)));
+    entry.result(result, attributes);
+  };
   for (auto [parameter, moment] : llvm::zip_equal(parameters, moments)) {
     unsigned i = parameter.value.getArgNumber();
     auto decays = function.getArgAttrOfType<BoolAttr>(i, attrs::decay);
@@ -282,12 +316,6 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
         rateOf(i), step, clip.getScale(), moment.low, builder.getF64FloatAttr(setting("beta1", 0.9)),
         builder.getF64FloatAttr(setting("beta2", 0.95)), builder.getF64FloatAttr(setting("eps", 1e-8)),
         builder.getF64FloatAttr(decays && !decays.getValue() ? 0.0 : setting("weight_decay", 0.1)));
-    auto alias = [&](Value result, Value argument) {
-      unsigned number = cast<BlockArgument>(argument).getArgNumber();
-      SmallVector<NamedAttribute> attributes(function.getArgAttrDict(number).getValue());
-      attributes.push_back(builder.getNamedAttr(attrs::alias, builder.getI64IntegerAttr(number)));
-      entry.result(result, attributes);
-    };
     alias(update.getNewParameter(), parameter.value);
     alias(update.getNewFirst(), moment.first);
     alias(update.getNewSecond(), moment.second);
@@ -295,6 +323,17 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, MutableA
       alias(update.getNewLow(), moment.low);
     if (!isa<BlockArgument>(parameter.gradient))
       entry.result(parameter.gradient, gradientAttrs(entry, parameter, function.getArgAttr(i, attrs::layers)));
+  }
+  for (const Parameter &parameter : all.corrections) {
+    // [layers.., E]: all layers beside each other, as rows.
+    auto type = cast<RankedTensorType>(parameter.value.getType());
+    int64_t experts = type.getShape().back();
+    RankedTensorType rows = type.clone({1, type.getNumElements() / experts, experts});
+    auto shaped = [&](Value value, RankedTensorType to) { return ReshapeOp::create(builder, loc, to, value); };
+    auto rate = function.getArgAttrOfType<FloatAttr>(parameter.value.getArgNumber(), attrs::correctionRate);
+    Value corrected =
+        MoeCorrectOp::create(builder, loc, rows, shaped(parameter.value, rows), shaped(parameter.gradient, rows), rate);
+    alias(shaped(corrected, type), parameter.value);
   }
 }
 

@@ -1,75 +1,75 @@
 // RUN: braid-opt %s --split-input-file --verify-diagnostics
 // What the verifiers of routing and plans say.
 
-func.func @f(%logits: tensor<16x4xf32>) {
-  // expected-error @+1 {{logits has rank 2 but must have 3}}
-  %0 = braid.moe.route %logits {top_k = 2 : i64} : (tensor<16x4xf32>) -> tensor<2x8x2xi32>
+func.func @f(%keys: tensor<16x4xf32>) {
+  // expected-error @+1 {{keys has rank 2 but must have 3}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64} : (tensor<16x4xf32>) -> tensor<2x8x2xi32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>) {
+func.func @f(%keys: tensor<2x8x4xf32>) {
   // expected-error @+1 {{result has rank 2 but must have 3}}
-  %0 = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<16x2xi32>
+  %0 = braid.moe.route %keys {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<16x2xi32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xi32>) {
-  // expected-error @+1 {{logits must hold floating-point numbers but holds 'i32'}}
-  %0 = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xi32>) -> tensor<2x8x2xi32>
+func.func @f(%keys: tensor<2x8x4xi32>) {
+  // expected-error @+1 {{keys must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64} : (tensor<2x8x4xi32>) -> tensor<2x8x2xi32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>) {
+func.func @f(%keys: tensor<2x8x4xf32>) {
   // expected-error @+1 {{result must hold i32 but holds 'f32'}}
-  %0 = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xf32>
+  %0 = braid.moe.route %keys {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xf32>
   return
 }
 
 // -----
 
-// expected-note @+1 {{logits defined here}}
-func.func @f(%logits: tensor<2x8x4xf32>) {
-  // expected-error @+1 {{batch mismatch: result has 3 but logits has 2}}
-  %0 = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<3x8x2xi32>
+// expected-note @+1 {{keys defined here}}
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{batch mismatch: result has 3 but keys has 2}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<3x8x2xi32>
   return
 }
 
 // -----
 
-// expected-note @+1 {{logits defined here}}
-func.func @f(%logits: tensor<2x8x4xf32>) {
-  // expected-error @+1 {{token mismatch: result has 9 but logits has 8}}
-  %0 = braid.moe.route %logits {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x9x2xi32>
+// expected-note @+1 {{keys defined here}}
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{token mismatch: result has 9 but keys has 8}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x9x2xi32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>) {
+func.func @f(%keys: tensor<2x8x4xf32>) {
   // expected-error @+1 {{top_k is 5 but there are 4 experts}}
-  %0 = braid.moe.route %logits {top_k = 5 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  %0 = braid.moe.route %keys {top_k = 5 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>) {
+func.func @f(%keys: tensor<2x8x4xf32>) {
   // expected-error @+1 {{top_k is 0 but there are 4 experts}}
-  %0 = braid.moe.route %logits {top_k = 0 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  %0 = braid.moe.route %keys {top_k = 0 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
   return
 }
 
 // -----
 
-func.func @f(%logits: tensor<2x8x4xf32>) {
+func.func @f(%keys: tensor<2x8x4xf32>) {
   // expected-error @+1 {{result has 2 slots but top_k is 3}}
-  %0 = braid.moe.route %logits {top_k = 3 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  %0 = braid.moe.route %keys {top_k = 3 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
   return
 }
 
@@ -430,5 +430,111 @@ func.func @f(%counts: tensor<2x2xi32>) {
 func.func @two_offsets(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %dy: tensor<1x32x24xf32>) {
   // expected-error @+1 {{has 4 operands, but x, offsets, its cotangents and sums are 3; valid: an operandSegmentSizes of 1 for what is single}}
   %0 = "braid.moe.grouped_linear_grad_weight"(%x, %offsets, %offsets, %dy) <{operandSegmentSizes = array<i32: 1, 2, 1, 0>}> : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<5xi32>, tensor<1x32x24xf32>) -> tensor<4x16x24xf32>
+  return
+}
+
+// -----
+
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has 3 groups, which 4 experts cannot be divided into}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64, groups = 3 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{has 0 groups, which 4 experts cannot be divided into}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64, groups = 0 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{keeps 3 of 2 groups}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64, groups = 2 : i64, kept_groups = 3 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{keeps 0 of 2 groups}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64, groups = 2 : i64, kept_groups = 0 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{top_k is 2 but 1 groups have 1 experts}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64, groups = 4 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%keys: tensor<2x8x4xf32>) {
+  // expected-error @+1 {{adds up the 3 largest keys of groups of 2 experts}}
+  %0 = braid.moe.route %keys {top_k = 2 : i64, groups = 2 : i64, group_top = 3 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x4xf32>, %expert_ids: tensor<2x8x2xi32>) {
+  // expected-error @+1 {{score is "tanh"; valid: "softmax", "sigmoid"}}
+  %0 = braid.moe.route_weights %logits, %expert_ids {normalize = true, score = "tanh"} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%logits: tensor<2x8x4xf32>, %counts: tensor<4xi32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{score is ""; valid: "softmax", "sigmoid"}}
+  %0 = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64, score = ""} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%correction: tensor<3x4xf32>, %load: tensor<3x4xf32>) {
+  // expected-error @+1 {{correction has rank 2 but must have 3}}
+  %0 = braid.moe.correct %correction, %load {rate = 0.1 : f64} : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%correction: tensor<1x3x4xi32>, %load: tensor<1x3x4xf32>) {
+  // expected-error @+1 {{correction must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.moe.correct %correction, %load {rate = 0.1 : f64} : (tensor<1x3x4xi32>, tensor<1x3x4xf32>) -> tensor<1x3x4xi32>
+  return
+}
+
+// -----
+
+func.func @f(%correction: tensor<1x3x4xf32>, %load: tensor<1x3x4xi32>) {
+  // expected-error @+1 {{load must hold floating-point numbers but holds 'i32'}}
+  %0 = braid.moe.correct %correction, %load {rate = 0.1 : f64} : (tensor<1x3x4xf32>, tensor<1x3x4xi32>) -> tensor<1x3x4xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{correction defined here}}
+func.func @f(%correction: tensor<1x3x4xf32>, %load: tensor<1x3x5xf32>) {
+  // expected-error @+1 {{shape mismatch: load is 1x3x5 but correction is 1x3x4}}
+  %0 = braid.moe.correct %correction, %load {rate = 0.1 : f64} : (tensor<1x3x4xf32>, tensor<1x3x5xf32>) -> tensor<1x3x4xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{correction defined here}}
+func.func @f(%correction: tensor<1x3x4xf32>, %load: tensor<1x3x4xf32>) {
+  // expected-error @+1 {{element type mismatch: result holds 'f64' but correction holds 'f32'}}
+  %0 = braid.moe.correct %correction, %load {rate = 0.1 : f64} : (tensor<1x3x4xf32>, tensor<1x3x4xf32>) -> tensor<1x3x4xf64>
   return
 }

@@ -23,6 +23,17 @@ func.func @route(%logits: !logits, %counts: tensor<4xi32>, %documents: !docs) {
   %weights = braid.moe.route_weights %logits, %ids {normalize = true} : (!logits, !ids) -> !k
   // CHECK: braid.moe.router_loss %arg0, %arg1, %arg2 {balance = 1.000000e-02 : f64, top_k = 2 : i64, z = 1.000000e-03 : f64} : (tensor<2x8x4xf32>, tensor<4xi32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   %loss = braid.moe.router_loss %logits, %counts, %documents {balance = 0.01 : f64, top_k = 2 : i64, z = 0.001 : f64} : (!logits, tensor<4xi32>, !docs) -> tensor<2x8xf32>
+  // CHECK: braid.moe.route %arg0 {group_top = 2 : i64, groups = 2 : i64, top_k = 2 : i64} : (tensor<2x8x4xf32>) -> tensor<2x8x2xi32>
+  %limited = braid.moe.route %logits {top_k = 2 : i64, groups = 2 : i64, group_top = 2 : i64} : (!logits) -> !ids
+  // CHECK: braid.moe.route_weights %arg0, %{{.*}} {normalize = true, score = "sigmoid"} : (tensor<2x8x4xf32>, tensor<2x8x2xi32>) -> tensor<2x8x2xf32>
+  %shares = braid.moe.route_weights %logits, %limited {normalize = true, score = "sigmoid"} : (!logits, !ids) -> !k
+  return
+}
+
+// CHECK-LABEL: func.func @correct(
+func.func @correct(%correction: tensor<1x3x4xf32>, %load: tensor<1x3x4xf32>) {
+  // CHECK: braid.moe.correct %arg0, %arg1 {rate = 1.250000e-01 : f64} : (tensor<1x3x4xf32>, tensor<1x3x4xf32>) -> tensor<1x3x4xf32>
+  %after = braid.moe.correct %correction, %load {rate = 0.125 : f64} : (tensor<1x3x4xf32>, tensor<1x3x4xf32>) -> tensor<1x3x4xf32>
   return
 }
 

@@ -454,6 +454,30 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
        "m.json:9: ffns.M.router.normalize: true with top_k 1 makes every weight 1, so the router never learns; valid: "
        "false, or a balance_loss or z_loss above 0"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"score": "tanh"})",
+       "m.json:9: ffns.M.router.score: \"tanh\" is not known; valid: softmax, sigmoid"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"scale": 0})",
+       "m.json:9: ffns.M.router.scale: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"correction_rate": 0.01})",
+       "m.json:9: ffns.M.router.correction_rate: changes nothing without a correction; valid: together with correction "
+       "true"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"kept_groups": 2})",
+       "m.json:9: ffns.M.router.kept_groups: changes nothing where all experts are one group; valid: together with "
+       "groups above 1"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"group_score": "top2"})",
+       "m.json:9: ffns.M.router.group_score: changes nothing where all experts are one group; valid: together with "
+       "groups above 1"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"groups": 3})",
+       "m.json:9: ffns.M.router.groups: 3 does not divide num_experts 8; valid: 1, 2, 4, 8"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"groups": 4, "kept_groups": 5})",
+       "m.json:9: ffns.M.router.kept_groups: 5 exceeds groups 4; valid: 1 to 4"},
+      {R"("top_k": 2)", R"("top_k": 3, "router": {"groups": 4, "kept_groups": 1})",
+       "m.json:9: ffns.M.top_k: 3 exceeds the 2 experts of 1 groups (kept_groups); valid: 1 to 2"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"groups": 8, "kept_groups": 4, "group_score": "top2"})",
+       "m.json:9: ffns.M.router.groups: 8 leaves one expert to a group, but \"top2\" adds up the scores of two; valid: "
+       "fewer groups"},
+      {R"("top_k": 2)", R"("top_k": 2, "latent_dim": -1)",
+       "m.json:9: ffns.M.latent_dim: -1 is out of range; valid: 0 to 524288"},
       {R"("top_k": 2)", R"("top_k": 2, "shared_gate": true)",
        "m.json:9: ffns.M.shared_gate: true without a shared expert; valid: together with a shared_hidden above 0"},
       {R"("top_k": 2)", R"("top_k": 2, "capacity_factor": 0)",

@@ -204,7 +204,8 @@ def describe(kind, dtype):
 def check_update(report, model, weights, batch, documents, dtype):
     """Three steps of clipping and AdamW equal the reference's; in f32 each step follows the gradients that the program reports."""
     moments = {n: t for n, t in model.tensors.items() if t["role"] == "moment"}
-    outputs = [*model.parameters, *moments, *model.gradients.values()]
+    corrects = any(n.endswith("moe.correction") for n in model.parameters)
+    outputs = [*model.parameters, *moments, *model.gradients.values(), *(["expert_counts"] if corrects else [])]
     state = dict(weights)
     expected = {n: a.astype(np.float64) for n, a in weights.items()}
     first, second = ({t["of"]: 0.0 for t in moments.values()} for _ in range(2))
@@ -220,6 +221,8 @@ def check_update(report, model, weights, batch, documents, dtype):
             expected[n], first[n], second[n] = adamw(
                 expected[n], g, first[n], second[n], 1e-2, step, scale, 0.9, 0.95, 1e-8, 0.1 if decays(n) else 0.0
             )
+        if corrects:
+            expected |= model.corrected(expected, values["expert_counts"])
         state = {n: values[n] for n in (*model.parameters, *moments)}
     report.compare("parameters after 3 steps", state, expected, 1e-8 if dtype == "f64" else 3e-6)
 

@@ -23,40 +23,55 @@ ROWS_OF_DOCUMENTS = {
 
 def add_router(program, rng, E, k):
     f = program.function(f"route_e{E}_k{k}")
-    logits = f.input("logits", (B, T, E))
-    f.output("ids", f.rows("moe.route", [logits], Type((B, T, k), "i32"), top_k=k))
+    keys = f.input("keys", (B, T, E))
+    f.output("ids", f.rows("moe.route", [keys], Type((B, T, k), "i32"), top_k=k))
     x = rounded([rng.standard_normal((B, T, E))])[0]
+    for label, values in choices(rng, x):
+        program.check(f, {"keys": values}, {"ids": moe.route(values, k)}, 0, f"{f.name} {label}")
+    ids = moe.route(x, k)
+    for score in ("softmax", "sigmoid"):
+        add_scores(program, rng if score == "softmax" else np.random.default_rng(6), x, ids, k, score)
+
+
+def choices(rng, x):
+    """Keys [B, T, E]: as they are, with ties, with NaN and -inf, large."""
     ties = np.round(x * 2) / 2
-    ties[0, 0], ties[0, 1] = 0.0, -0.0 * np.arange(E)  # all equal; -0 equals +0
+    ties[0, 0], ties[0, 1] = 0.0, -0.0 * np.arange(x.shape[-1])  # all equal; -0 equals +0
     holes = x.copy()
     holes[rng.random(x.shape) < 0.2] = np.nan
     holes[1, 1], holes[1, 2] = np.nan, -np.inf
-    for label, values in (("", x), ("ties", ties), ("NaN behind every number", holes), ("large", x * 1e30)):
-        program.check(f, {"logits": values}, {"ids": moe.route(values, k)}, 0, f"{f.name} {label}")
-    ids = moe.route(x, k)
+    yield from (("", x), ("ties", ties), ("NaN behind every number", holes), ("large", x * 1e30))
+
+
+def add_scores(program, rng, x, ids, k, score):
+    """Weights and losses of logits x and choices, and their gradients."""
+    E, own = x.shape[-1], {} if score == "softmax" else {"score": score}
+    name = f"e{E}_k{k}{'' if score == 'softmax' else '_' + score}"
     for normalize in (True, False):
         for dtype in ("f32", "f64"):
             case = RowOp(
                 program,
-                f"route_weights_e{E}_k{k}_{'sum' if normalize else 'raw'}",
+                f"route_weights_{name}_{'sum' if normalize else 'raw'}",
                 "moe.route_weights",
                 [("logits", (B, T, E)), ("ids", (B, T, k))],
-                {"normalize": normalize},
+                {"normalize": normalize} | own,
                 moe.route_weights,
                 dtype,
                 ("ids",),
                 (B, T, k),
             )
-            case.check("", [x, ids], rng)
+            # One choice has weight 1 however large its sigmoid is, and one far out has its own: gradients that are 0 but for rounding.
+            flat = score == "sigmoid" and k == 1
+            case.check("", [x, ids], rng, gradients=not (flat and normalize))
             if dtype == "f32":
-                case.check("large logits", [x * 40, moe.route(x * 40, k)], rng)
+                case.check("large logits", [x * 40, moe.route(x * 40, k)], rng, gradients=not flat)
     for dtype in ("f32", "f64"):
         case = RowOp(
             program,
-            f"router_loss_e{E}_k{k}",
+            f"router_loss_{name}",
             "moe.router_loss",
             [("logits", (B, T, E)), ("counts", (E,)), ("documents", (B, T))],
-            {"top_k": k, "balance": 0.01, "z": 0.001},
+            {"top_k": k, "balance": 0.01, "z": 0.001} | own,
             moe.router_loss,
             dtype,
             ("counts", "documents"),
@@ -66,6 +81,27 @@ def add_router(program, rng, E, k):
             counts = np.bincount(ids[documents != PADDING].ravel(), minlength=E)
             case.check(label, [x, counts, documents], rng if label == "whole" else np.random.default_rng(5))
         case.check("one expert", [x * 10, np.eye(E, dtype=np.int64)[0] * B * T * k, ROWS_OF_DOCUMENTS["whole"]], rng)
+
+
+def add_groups(program, rng, E, k, groups, kept, top):
+    """Experts of the best groups only; where few of them are numbers, NaN stands before other groups."""
+    f = program.function(f"route_e{E}_k{k}_g{groups}_{kept}_{top}")
+    keys = f.input("keys", (B, T, E))
+    ids = f.rows("moe.route", [keys], Type((B, T, k), "i32"), top_k=k, groups=groups, kept_groups=kept, group_top=top)
+    f.output("ids", ids)
+    for label, values in choices(rng, rounded([rng.standard_normal((B, T, E))])[0]):
+        program.check(f, {"keys": values}, {"ids": moe.route(values, k, groups, kept, top)}, 0, f"{f.name} {label}")
+
+
+def add_correction(program, rng, layers, E):
+    for dtype in ("f32", "f64"):
+        f = program.function(f"correct_{layers}x{E}_{dtype}", dtype)
+        before, load = f.input("correction", (1, layers, E)), f.input("load", (1, layers, E))
+        f.output("after", f.rows("moe.correct", [before, load], before.type, rate=0.125))
+        start, loads = rng.integers(-9, 9, (1, layers, E)) / 8, rng.integers(0, 50000, (1, layers, E))
+        equal = np.full((1, layers, E), 4097)
+        for label, loads in (("", loads), ("equal loads", equal), ("one has all", np.eye(E)[:1] * 99999 + np.zeros((1, layers, 1)))):
+            program.check(f, {"correction": start, "load": loads}, {"after": moe.correct(start, loads, 0.125)}, 0, f"{f.name} {label}")
 
 
 def selections(rng, E, k):
@@ -364,6 +400,11 @@ def main():
     for E, k in ((8, 2), (16, 1), (12, 5), (4, 4), (12, 11)):  # beyond 8 choices kernels loop
         add_router(program, rng, E, k)
         add_plans(program, rng, E, k)
+    groups = np.random.default_rng(12)
+    for case in ((16, 4, 4, 2, 2), (16, 9, 4, 3, 1), (12, 2, 6, 1, 2), (24, 6, 8, 4, 2), (8, 5, 2, 2, 1)):
+        add_groups(program, groups, *case)
+    for layers, E in ((1, 4), (3, 20)):
+        add_correction(program, groups, layers, E)
     add_plan_shapes(program, rng)
     add_rows(program, rng, 8, 2, 32, 24, "f32")
     add_rows(program, rng, 6, 3, 20, 36, "f32")

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from harness import Compiled, TYPES, loaded, run, stored, tool
+import moe
 from common import PADDING, documents_of, one_document
 from model import Model
 
@@ -96,6 +97,17 @@ class CompiledModel:
     def expected(self, stacked, batch, documents):
         """What the reference makes of a batch."""
         return self.reference(stacked).loss(batch["tokens"], batch["labels"], documents, draw_keys=batch.get("draw_keys"))
+
+    def corrected(self, stacked, loads):
+        """Corrections of choices after an update with these loads [layers with experts, E], stacked, by name."""
+        pattern, out = self.description.get("ffn_pattern", ""), {}
+        numbers = lambda name: self.parameters[name]["layers"] or [int(name.split(".")[1])]
+        experts = sorted(i for n in self.parameters if n.endswith("moe.router") for i in numbers(n))
+        for name in (n for n in self.parameters if n.endswith("moe.correction")):
+            router = self.description["ffns"][pattern[numbers(name)[0] % len(pattern)]]["router"]
+            load = np.array([loads[experts.index(i)] for i in numbers(name)]).reshape(stacked[name].shape)
+            out[name] = moe.correct(stacked[name], load, router.get("correction_rate", 0.001))
+        return out
 
     def step_inputs(self, stacked, batch, learning_rate=0.0, number=1):
         scalars = {"learning_rate": np.array([learning_rate], TYPES[self.wide]), "step": np.array([number], np.int32)}

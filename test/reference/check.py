@@ -153,6 +153,26 @@ def check_attention(rng):
     yield from check_pull("attention prefix", run, (q, k, v), rng)
 
 
+def check_choices(rng):
+    """Groups and corrections against loops over experts, and DeepSeek-V3's two groups of two written out."""
+    keys = np.round(rng.standard_normal((2, 5, 12)) * 2) / 2
+    keys[0, 0, :3], keys[1, 1, 4] = np.nan, np.nan
+    for groups, kept, top, k in ((4, 2, 1, 3), (4, 2, 2, 6), (3, 1, 2, 4), (6, 4, 2, 8), (2, 2, 1, 5)):
+        wrong = 0
+        for row, chosen in zip(keys.reshape(-1, 12), moe.route(keys, k, groups, kept, top).reshape(-1, k)):
+            size, left = 12 // groups, [-np.inf if np.isnan(v) else v for v in row]
+            scores = [sum(sorted(left[g * size : (g + 1) * size])[-top:]) for g in range(groups)]
+            best = sorted(range(groups), key=lambda g: (-scores[g], g))[:kept]
+            order = lambda e: (e // size not in best, np.isnan(row[e]), 0 if np.isnan(row[e]) or e // size not in best else -row[e], e)
+            wrong += list(chosen) != sorted(range(12), key=order)[:k]
+        yield f"route, {kept} of {groups} groups by {top}", float(wrong), 0
+    row = np.array([[[0.9, 0.1, 0.6, 0.5]]])
+    yield "route: the sum of two", float(np.any(moe.route(row, 2, 2, 1, 2) != [[[2, 3]]])), 0
+    yield "route: the largest", float(np.any(moe.route(row, 2, 2, 1, 1) != [[[0, 1]]])), 0
+    correction = moe.correct(np.zeros(4), [1, 2, 3, 2], 0.5)
+    yield "correct", float(np.any(correction != [0.5, 0, -0.5, 0])), 0
+
+
 def check_moe(rng):
     r = rng.standard_normal
     logits, x = r((2, 4, 6)), r((2, 4, 3))
@@ -166,6 +186,16 @@ def check_moe(rng):
     for documents in (whole, padded):
         loss = lambda l, d=documents: moe.router_loss(l, np.arange(6), d, 3, 0.1, 0.2)
         yield from check_pull("router_loss", loss, (logits,), rng)
+    own = np.random.default_rng(2)
+    for normalize in (True, False):
+        weights = lambda l, n=normalize: moe.route_weights(l, ids, n, "sigmoid")
+        yield from check_pull("route_weights, sigmoid", weights, (logits,), own)
+    loss = lambda l: moe.router_loss(l, np.arange(6), padded, 3, 0.1, 0.2, "sigmoid")
+    yield from check_pull("router_loss, sigmoid", loss, (logits,), own)
+    router = {"score": "sigmoid", "scale": 2.5, "choose": lambda l: moe.route(moe.router_keys(l, "sigmoid", np.arange(6) / 9), 3, 3, 2, 2)}
+    run = lambda *a: (lambda out: (out[0][0], out[1]))(moe.experts(*a, 3, True, router=router))
+    yield from check_pull("experts, corrected groups", run, (x, logits, whole, w1, w3, w2), own)
+    yield from check_choices(own)
     perm, inverse, counts, offsets, overflow = moe.plan(ids, whole, 6)
     yield "plan: counts", float(counts.sum() != ids.size or overflow[0] != 0 or offsets[-1] != ids.size), 0
     yield "plan: inverse", float(np.any(perm[inverse.reshape(-1)] != np.arange(ids.size))), 0

@@ -67,8 +67,14 @@ class Model:
 
     def experts(self, tape, x, documents, w, spec, ids):
         kind, k = spec.get("activation", "swiglu"), spec["top_k"]
-        router = {"normalize": True, "balance_loss": 0.01, "z_loss": 0.001} | spec.get("router", {})
+        router = {"normalize": True, "balance_loss": 0.01, "z_loss": 0.001, "score": "softmax", "scale": 1.0} | spec.get("router", {})
         logits = tape.linear(x, w["moe.router"])
+        groups = router.get("groups", 1)
+        limits = (groups, router.get("kept_groups", groups), {"max": 1, "top2": 2}[router.get("group_score", "max")])
+        correction = w["moe.correction"].array if router.get("correction") else None
+        scored = correction is not None or limits[0] > limits[1]
+        keys = lambda l: moe.router_keys(l, router["score"], correction) if scored else l
+        routing = {key: router[key] for key in ("score", "scale")} | {"choose": lambda l: moe.route(keys(l), k, *limits)}
         chosen, limit = [], None
         if spec.get("capacity_factor"):
             rule = spec.get("capacity_rule", "megatron")
@@ -84,13 +90,16 @@ class Model:
 
         def run(*operands):
             (y, used, counts, dropped), pull = moe.experts(
-                *operands, k, router["normalize"], GATED.get(kind, kind), ids, limit
+                *operands, k, router["normalize"], GATED.get(kind, kind), ids, limit, routing
             )
             chosen.extend((used, counts))
             self.statistics.append((counts, dropped))
             return y, pull
 
-        y = tape.call(run, x, logits, documents, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
+        latent = "moe.latent_in" in w
+        inside = tape.linear(x, w["moe.latent_in"]) if latent else x
+        y = tape.call(run, inside, logits, documents, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
+        y = tape.linear(y, w["moe.latent_out"]) if latent else y
         if spec.get("shared_hidden", 0):
             shared = self.dense(tape, x, w, "shared", {"activation": kind})
             if spec.get("shared_gate", False):
@@ -107,6 +116,7 @@ class Model:
                 top_k=k,
                 balance=router["balance_loss"],
                 z=router["z_loss"],
+                score=router["score"],
             )
         )
         return y, loss, chosen[0]

@@ -1,7 +1,7 @@
 """Mixture of experts on one rank: selection, weights, losses, plans, rows, experts. N = B T tokens, assignment a = n k + j.
 
-Selection order (normative): larger logit first, of equal logits the lower index, NaN behind every number. Integers have no
-gradient; every function of values returns `(value, pull)`.
+Selection order (normative): larger key first, of equal keys the lower index, NaN behind every number, what is in no kept group
+behind NaN. Integers have no gradient; every function of values returns `(value, pull)`.
 """
 
 import math
@@ -11,48 +11,87 @@ import numpy as np
 from common import ACTIVATIONS, PADDING, log_sum_exp, softmax
 
 
-def route(logits, k):
+def kept_groups(keys, groups, kept, top):
+    """Which experts' groups are among the `kept` ones with the largest sums of their `top` largest keys (NaN counts as -inf)."""
+    parts = np.where(np.isnan(keys), -np.inf, keys).reshape(*keys.shape[:-1], groups, -1)
+    sums = -np.sort(-parts, axis=-1)[..., :top].sum(-1)
+    place = np.argsort(np.argsort(-sums, axis=-1, kind="stable"), axis=-1)
+    return np.repeat(place < kept, parts.shape[-1], axis=-1)
+
+
+def route(keys, k, groups=1, kept=1, top=1):
     """expert_ids [.., k]."""
-    nan = np.isnan(logits)
-    index = np.broadcast_to(np.arange(logits.shape[-1]), logits.shape)
-    return np.lexsort((index, -np.where(nan, 0, logits), nan), axis=-1)[..., :k].astype(np.int32)
+    nan = np.isnan(keys)
+    masked = ~kept_groups(keys, groups, kept, top) if groups > 1 else np.zeros(keys.shape, bool)
+    index = np.broadcast_to(np.arange(keys.shape[-1]), keys.shape)
+    return np.lexsort((index, -np.where(nan | masked, 0, keys), nan & ~masked, masked), axis=-1)[..., :k].astype(np.int32)
 
 
-def selection_gap(logits, k):
-    """Difference between the last chosen and the first unchosen logit, per token."""
-    order = -np.sort(-logits, axis=-1)
-    return order[..., k - 1] - order[..., k] if k < logits.shape[-1] else np.full(logits.shape[:-1], np.inf)
+def selection_gap(keys, k):
+    """Difference between the last chosen and the first unchosen key, per token."""
+    order = -np.sort(-keys, axis=-1)
+    return order[..., k - 1] - order[..., k] if k < keys.shape[-1] else np.full(keys.shape[:-1], np.inf)
 
 
-def route_weights(logits, ids, normalize):
-    """Softmax of the logits at ids, divided by their sum when `normalize`."""
+def sigmoid(x):
+    return np.exp(-np.logaddexp(0, -x))
+
+
+def shares(s):
+    """Scores divided by their sum + 1e-20, and the cotangent of scores from that of shares."""
+    total = s.sum(-1, keepdims=True) + 1e-20
+    return s / total, lambda dp: (dp - (dp * s).sum(-1, keepdims=True) / total) / total
+
+
+def route_weights(logits, ids, normalize, score="softmax"):
+    """Softmax (or sigmoid) of the logits at ids, divided by their sum when `normalize`."""
+    at = ids.astype(np.int64)
+    if score == "sigmoid":
+        s = sigmoid(np.take_along_axis(logits, at, -1))
+        w, pull_shares = shares(s) if normalize else (s, lambda dw: dw)
+
+        def pull(dw):
+            d = np.zeros(logits.shape)
+            np.put_along_axis(d, at, pull_shares(dw) * s * sigmoid(-np.take_along_axis(logits, at, -1)), -1)
+            return d, None
+
+        return w, pull
     p = softmax(logits)
-    chosen = np.take_along_axis(p, ids.astype(np.int64), -1)
+    chosen = np.take_along_axis(p, at, -1)
     total = chosen.sum(-1, keepdims=True) if normalize else 1.0
     w = chosen / total
 
     def pull(dw):
         dchosen = (dw - (dw * w).sum(-1, keepdims=True)) / total if normalize else dw
         dp = np.zeros(logits.shape)
-        np.put_along_axis(dp, ids.astype(np.int64), dchosen, -1)
+        np.put_along_axis(dp, at, dchosen, -1)
         return p * (dp - (dp * p).sum(-1, keepdims=True)), None
 
     return w, pull
 
 
-def router_loss(logits, counts, documents, top_k, balance, z):
+def router_loss(logits, counts, documents, top_k, balance, z, score="softmax"):
     """Share [B, T] of balance * E / (k N^2) sum_i c_i p_ni + z / N lse_n^2, 0 for padding; counts are constants.
 
     N, the tokens that are no padding, is sum_i c_i / k."""
-    p, lse, live = softmax(logits), log_sum_exp(logits), np.asarray(documents) != PADDING
+    q, lse, live = softmax(logits), log_sum_exp(logits), np.asarray(documents) != PADDING
     tokens = max(1.0, float(np.sum(counts)) / top_k)
     c = balance * logits.shape[-1] / (top_k * tokens**2) * np.asarray(counts, np.float64)
+    s = sigmoid(logits)
+    p, pull_shares = shares(s) if score == "sigmoid" else (q, None)
 
     def pull(dy):
-        d = p * (c - (p * c).sum(-1, keepdims=True)) + 2 * z / tokens * lse[..., None] * p
+        d = pull_shares(np.broadcast_to(c, s.shape)) * s * sigmoid(-logits) if pull_shares else p * (c - (p * c).sum(-1, keepdims=True))
+        d = d + 2 * z / tokens * lse[..., None] * q
         return np.where(live, dy, 0)[..., None] * d, None, None
 
     return np.where(live, (p * c).sum(-1) + z / tokens * lse**2, 0), pull
+
+
+def correct(correction, load, rate):
+    """correction + rate sign(mean load - load), over the last dimension."""
+    load = np.asarray(load, np.float64)
+    return correction + rate * np.sign(load.sum(-1, keepdims=True) - load.shape[-1] * load)
 
 
 def capacity(rule, factor, tokens, top_k, experts, bucket=1):
@@ -232,13 +271,23 @@ def grouped_linear(x, offsets, weight):
     return y, pull
 
 
-def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None, limit=None):
+def router_keys(logits, score="softmax", correction=None):
+    """What decides on the selection: scores, plus what corrects them. Softmax of f32 logits may round ties; so the keys of
+    an uncorrected choice are the logits, in whose order scores are."""
+    s = sigmoid(logits) if score == "sigmoid" else softmax(logits)
+    return s if correction is None else s + correction
+
+
+def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None, limit=None, router=None):
     """The routed part of the layer. -> (y, ids, counts, dropped), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2.
 
-    limit: what `drop` takes of the experts' capacity, and `renormalize`; counts are those before dropping."""
+    limit: what `drop` takes of the experts' capacity, and `renormalize`; counts are those before dropping.
+    router: `score`, `scale`, and `choose(logits) -> ids` where more than the order of logits chooses."""
     f, slope = ACTIVATIONS[activation]
-    ids = route(logits, top_k) if ids is None else ids
-    weights, pull_weights = route_weights(logits, ids, normalize)
+    router = {"score": "softmax", "scale": 1.0, "choose": lambda l: route(l, top_k)} | (router or {})
+    ids = router["choose"](logits) if ids is None else ids
+    weights, pull_weights = route_weights(logits, ids, normalize, router["score"])
+    weights, scale = weights * router["scale"], router["scale"]
     kept, dropped = ids, np.zeros(len(w1), np.int32)
     keep_sum = None
     if limit:
@@ -264,6 +313,6 @@ def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu
         if w3 is not None:
             more, _, dw3 = pull_u(dh * f(a))
             drows = drows + more
-        return pull_rows(drows)[0], pull_weights(dweights)[0], None, dw1, dw3, dw2
+        return pull_rows(drows)[0], pull_weights(scale * dweights)[0], None, dw1, dw3, dw2
 
     return (y, ids, counts, dropped), pull

@@ -1,0 +1,20 @@
+//===- ModelReader.h - what the readers of a description's parts share --------------------------------------------===//
+#ifndef FRONTEND_MODELREADER_H
+#define FRONTEND_MODELREADER_H
+
+#include "frontend/Json.h"
+#include "frontend/ModelSpec.h"
+
+namespace braid {
+
+/// The object at `key`, where one that is left out says what an empty one does; noted as the default.
+const json::Value &objectOrEmpty(json::Reader &parent, llvm::StringRef key, json::Errors &errors);
+/// The factors of one part, over those of the model.
+std::optional<ResidualScale> readResidual(json::Reader &r, json::Errors &errors, const ModelSpec &model);
+/// One of `ffns`; none: reported.
+std::optional<FfnSpec> readFfn(const json::Value &object, const std::string &path, json::Errors &errors,
+                               const ModelSpec &model);
+
+} // namespace braid
+
+#endif // FRONTEND_MODELREADER_H
