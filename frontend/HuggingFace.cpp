@@ -402,14 +402,16 @@ Value Translation::alwaysNormalizes() {
   return named(boolValue(true), ("norm_topk_prob, which " + family.name + " does not ask about").str());
 }
 
-std::vector<Field> Translation::moe(Value experts, Value topK, Value expertHidden, Value normalize) {
+std::vector<Field> Translation::moe(Value experts, Value topK, Value expertHidden, Value normalize,
+                                    std::vector<Field> router) {
+  router.push_back({"normalize", std::move(normalize)});
+  router.push_back({"balance_loss", numberValue(int64_t(0))});
+  router.push_back({"z_loss", numberValue(int64_t(0))});
   return {{"kind", stringValue("moe")},
           {"num_experts", std::move(experts)},
           {"top_k", std::move(topK)},
           {"expert_hidden", std::move(expertHidden)},
-          {"router", object({{"normalize", std::move(normalize)},
-                             {"balance_loss", numberValue(int64_t(0))},
-                             {"z_loss", numberValue(int64_t(0))}})}};
+          {"router", object(std::move(router))}};
 }
 
 void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pattern) {

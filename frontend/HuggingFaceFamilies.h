@@ -23,7 +23,7 @@ struct Family {
   bool qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
-  int64_t sharedHidden = 0; ///< of a shared expert with a gate; 0: none
+  int64_t sharedHidden = 0; ///< of a shared expert, with a gate but for nemotron_h; 0: none
   bool normalizes = false; ///< norm_topk_prob
   double turns = 1; ///< partial_rotary_factor; 1: no other
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
@@ -67,6 +67,11 @@ inline constexpr Family families[] = {
      .headDim = 128,
      .positions = 4096,
      .eps = 1e-5,
+     .experts = 8,
+     .topK = 2,
+     .expertHidden = 7688,
+     .sharedHidden = 7688,
+     .normalizes = true,
      .onePart = true},
     {.name = "bamba",
      .vocabSize = 128000,
@@ -115,7 +120,8 @@ inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
 inline constexpr struct {
   char letter;
   llvm::StringRef name, older;
-} blockTypes[] = {{'M', "linear_attention", "mamba"}, {'*', "full_attention", "attention"}, {'-', "mlp", "mlp"}};
+} blockTypes[] = {
+    {'M', "linear_attention", "mamba"}, {'*', "full_attention", "attention"}, {'-', "mlp", "mlp"}, {'E', "moe", "moe"}};
 
 /// Keys that say nothing about what is computed.
 inline constexpr llvm::StringRef silent[] = {

@@ -112,7 +112,10 @@ private:
   void fixedKeys();
   void balanceLoss();
   Value alwaysNormalizes();
-  std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize);
+  /// `router`: keys of it beside `normalize` and the losses, of which there are none.
+  std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize,
+                         std::vector<Field> router = {});
+  Value correctedExperts();
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 
   const Value &config;

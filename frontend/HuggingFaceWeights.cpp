@@ -196,6 +196,19 @@ void Names::experts(const Value &ffn) {
     fused("moe", "block_sparse_moe", number(ffn, "expert_hidden"), /*stacked=*/true);
     return fused("shared", "shared_mlp", number(ffn, "shared_hidden"), /*stacked=*/false);
   }
+  if (family == "nemotron_h") {
+    ofLayer("moe.router", "mixer.gate.weight", {.transposed = true});
+    ofLayer("moe.correction", "mixer.gate.e_score_correction_bias", {});
+    for (auto [part, projection] : {std::pair<StringRef, StringRef>{"w1", "up_proj"}, {"w2", "down_proj"}}) {
+      ofLayer(("moe." + part).str(), ("mixer.experts.{expert}." + projection + ".weight").str(), {.transposed = true});
+      ofLayer(("shared." + part).str(), ("mixer.shared_experts." + projection + ".weight").str(), {.transposed = true});
+    }
+    if (ffn.find("latent_dim")) {
+      ofLayer("moe.latent_in", "mixer.fc1_latent_proj.weight", {.transposed = true});
+      ofLayer("moe.latent_out", "mixer.fc2_latent_proj.weight", {.transposed = true});
+    }
+    return;
+  }
   if (family == "mixtral") {
     ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
     for (StringRef name : {"w1", "w3", "w2"})

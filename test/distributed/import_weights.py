@@ -34,7 +34,8 @@ SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
 ONE_PART = {
     "mamba": SMALL | {"num_hidden_layers": 2, "state_size": 6, "time_step_rank": 3},
     "mamba2": SMALL | {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 12, "n_groups": 2, "tie_word_embeddings": True},
-    "nemotron_h": SMALL | {"hybrid_override_pattern": "M-*M", "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 12, "n_groups": 2,
+    "nemotron_h": SMALL | {"hybrid_override_pattern": "M-*ME", "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
+                           "moe_shared_expert_intermediate_size": 20, "moe_latent_size": 16, "n_group": 2, "topk_group": 1, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 12, "n_groups": 2,
                            "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 48, "use_conv_bias": False},
 }
 # Mamba-2 or attention, then a feed-forward; of experts one tensor.
@@ -142,6 +143,12 @@ def of_one_part(ours):
             theirs |= {at + "up_proj.weight": of["ffn.w1"].T, at + "down_proj.weight": of["ffn.w2"].T}
         elif "attn.wq" in of:
             theirs |= {at + f"{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"}
+        elif "moe.w1" in of:
+            theirs |= {at + "gate.weight": of["moe.router"].T, at + "gate.e_score_correction_bias": of["moe.correction"],
+                       at + "fc1_latent_proj.weight": of["moe.latent_in"].T, at + "fc2_latent_proj.weight": of["moe.latent_out"].T}
+            for part, name in (("w1", "up_proj"), ("w2", "down_proj")):
+                theirs[at + f"shared_experts.{name}.weight"] = of["shared." + part].T
+                theirs |= {at + f"experts.{i}.{name}.weight": matrix.T for i, matrix in enumerate(of["moe." + part])}
         else:
             first = "lsm.wdt_a" in of
             convolved = "v" if first else "vkq"

@@ -70,9 +70,11 @@ int64_t parameters(const ModelSpec &spec) {
     }
     if (const auto *dense = std::get_if<DenseSpec>(ffn))
       total += (mixer ? 3 : 2) * spec.dModel * dense->hidden;
-    else if (const auto *moe = std::get_if<MoeSpec>(ffn))
-      total += moe->numExperts * spec.dModel * (1 + 3 * moe->expertHidden) + spec.dModel * 3 * moe->sharedHidden +
-               (moe->sharedGate ? spec.dModel : 0);
+    else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
+      int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
+      total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction) +
+               spec.dModel * (matrices * moe->sharedHidden + 2 * moe->latentDim + moe->sharedGate);
+    }
   }
   return total;
 }
@@ -277,6 +279,36 @@ TEST(HuggingFace, NemotronH) {
     EXPECT_EQ(parsed.spec->numLayers, 3);
   }
   EXPECT_EQ(parse(config("nemotron_h", R"("hybrid_override_pattern": "M-M-")")).spec->layerPattern, "M-");
+}
+
+TEST(HuggingFace, NemotronHWithExperts) {
+  // Nemotron-3-Nano-30B-A3B.
+  std::string text =
+      config("nemotron_h", R"("hybrid_override_pattern": "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME",
+      "hidden_size": 2688, "num_hidden_layers": 52, "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128,
+      "mamba_num_heads": 64, "mamba_head_dim": 64, "n_groups": 8, "ssm_state_size": 128, "n_routed_experts": 128,
+      "num_experts_per_tok": 6, "moe_intermediate_size": 1856, "moe_shared_expert_intermediate_size": 3712,
+      "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5)");
+  Parsed parsed = parse(text);
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  const auto &moe = std::get<MoeSpec>(*parsed.spec->findFfn('E'));
+  EXPECT_EQ(moe.router.score, "sigmoid");
+  EXPECT_TRUE(moe.router.correction && moe.router.normalize);
+  EXPECT_EQ(moe.router.correctionRate, 0);
+  EXPECT_EQ(moe.router.scale, 2.5);
+  EXPECT_EQ(moe.router.groups, 1);
+  EXPECT_EQ(moe.sharedHidden, 3712);
+  EXPECT_EQ(moe.activation, "relu2");
+  EXPECT_EQ(parameters(*parsed.spec), 31'577'940'288);
+  text = config("nemotron_h", R"("layers_block_type": ["mamba", "moe"], "n_group": 4, "topk_group": 2,
+      "moe_latent_size": 512)");
+  parsed = parse(text);
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  const auto &latent = std::get<MoeSpec>(*parsed.spec->findFfn('E'));
+  EXPECT_EQ(latent.latentDim, 512);
+  EXPECT_EQ(latent.router.groups, 4);
+  EXPECT_EQ(latent.router.keptGroups, 2);
+  EXPECT_EQ(latent.router.groupScore, "top2");
 }
 
 TEST(HuggingFace, Bamba) {
@@ -546,15 +578,26 @@ TEST(HuggingFace, Refusals) {
       {"mamba", R"("hidden_size": 2560)", "expand * hidden_size: 5120 is out of range; valid: 1 to 4096"},
       {"mamba", R"("intermediate_size": 1000)",
        "intermediate_size: 1000 is not expand times hidden_size, 1536; valid: that"},
-      {"nemotron_h", R"("hybrid_override_pattern": "ME*-")",
-       "hybrid_override_pattern: \"E\" has a router with a correction of its choices, which a description cannot say; "
-       "valid: M, *, -"},
-      {"nemotron_h", R"("layers_block_type": ["mlp", "moe"])",
-       "layers_block_type[1]: \"moe\" has a router with a correction of its choices, which a description cannot say; "
-       "valid: \"linear_attention\", \"full_attention\", \"mlp\""},
+      {"nemotron_h", R"("hybrid_override_pattern": "MX*-")",
+       "hybrid_override_pattern: \"X\" is not computed; valid: M, *, -, E"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "topk_group": 2)",
+       "topk_group: 2 of n_group 1 groups; valid: 1"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_group": 4, "topk_group": 5)",
+       "topk_group: 5 exceeds n_group 4; valid: 1 to 4"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_group": 3, "topk_group": 2)",
+       "n_group: 3 does not divide n_routed_experts 8; valid: 1, 2, 4, 8"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_group": 8, "topk_group": 4)",
+       "n_group: 8 leaves one expert to a group, but \"top2\" adds up the scores of two; valid: fewer groups"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_group": 4, "topk_group": 1, "num_experts_per_tok": 3)",
+       "num_experts_per_tok: 3 exceeds the 2 experts of 1 groups (topk_group); valid: 1 to 2"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "moe_latent_size": "64")",
+       "moe_latent_size: \"64\" is not an integer"},
+      {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_routed_experts": 8, "num_local_experts": 16)",
+       "num_local_experts: 16 is not n_routed_experts 8; valid: one of the two keys"},
       {"nemotron_h", R"("layers_block_type": "mamba")", "layers_block_type: \"mamba\" is not a list"},
       {"nemotron_h", R"("layers_block_type": ["conv"])",
-       "layers_block_type[0]: \"conv\" is not computed; valid: \"linear_attention\", \"full_attention\", \"mlp\""},
+       "layers_block_type[0]: \"conv\" is not computed; valid: \"linear_attention\", \"full_attention\", \"mlp\", "
+       "\"moe\""},
       {"nemotron_h", R"("hybrid_override_pattern": "M-", "num_hidden_layers": 3)",
        "num_hidden_layers: 3 is not the number of layers in hybrid_override_pattern, 2; valid: that"},
       {"nemotron_h", R"("hybrid_override_pattern": "M-", "layers_block_type": ["mamba", "attention"])",

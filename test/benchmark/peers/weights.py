@@ -39,6 +39,11 @@ ONE_PART = {"mamba": [{"state_size": 12, "time_step_rank": 5}, {"tie_word_embedd
                        for groups in (1, 4)],
             "nemotron_h": [{"hybrid_override_pattern": "M-M*-MM-", "mamba_num_heads": 8, "mamba_head_dim": 12, "ssm_state_size": 24, "n_groups": 2,
                             "head_dim": 24}]}
+# Experts beside a shared one, chosen by corrected scores; in groups, of a latent width.
+NEMOTRON = ONE_PART["nemotron_h"][0] | {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+                                        "moe_shared_expert_intermediate_size": 40, "routed_scaling_factor": 2.5}
+ONE_PART["nemotron_h"] += [NEMOTRON | {"hybrid_override_pattern": "ME*EME"},
+                           NEMOTRON | {"hybrid_override_pattern": "M-*EE", "n_group": 4, "topk_group": 2, "moe_latent_size": 24, "norm_topk_prob": False}]
 FAMILIES |= ONE_PART
 # Mamba-2 or attention, then a feed-forward.
 MAMBA = {"mamba_n_heads": 8, "mamba_d_state": 24, "mamba_n_groups": 2}
@@ -101,6 +106,9 @@ def compare(family, more, folder):
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
+    for name, correction in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            correction += 0.1 * torch.randn_like(correction)
     made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
     model.save_pretrained(made, max_shard_size="100KB")
     run("braid-compile", made / "config.json", "-o", program, "--batch=2", "--seq-len=64")
