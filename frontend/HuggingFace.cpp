@@ -154,6 +154,8 @@ Value Translation::rope(const Value &headDim) {
         turns = named(field.value, path);
         if (family.turns == 1 && !isEqual(field.value, numberValue(int64_t(1))))
           errors.report(path, describe(field.value) + " is not computed; valid: 1");
+      } else if (family.splitsLinear && (field.name == "mrope_section" || field.name == "mrope_interleaved")) {
+        // Of text all three positions are one.
       } else if (field.name != "type" && !llvm::is_contained(valid, field.name) && llvm::is_contained(types, name)) {
         errors.report(path, "unknown key of a " + family.name.str() + " config with rope_type \"" + name.str() +
                                 "\"; valid: " + join(valid));
@@ -239,6 +241,10 @@ Value Translation::attention() {
                                {"kv_heads", std::move(kvHeads)},
                                {"head_dim", std::move(headDim)},
                                {"rope", std::move(turned)}};
+  if (family.name == "glm4_moe") {
+    fields.push_back({"qkv_bias", get("attention_bias", boolValue(false))});
+    fields.push_back({"qk_norm", get("use_qk_norm", boolValue(false))});
+  }
   if (family.qkvBias)
     fields.push_back({"qkv_bias", family.sharedHidden ? get("qkv_bias", boolValue(true)) : boolValue(true)});
   if (family.isGranite)
@@ -270,6 +276,21 @@ Value Translation::gatedDeltanet() {
                  {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}});
 }
 
+/// As many heads of as many features as attention has; a norm with an eps of its own.
+Value Translation::lightning(const Value &attention) {
+  return object({{"kind", stringValue("lightning")},
+                 {"heads", *attention.find("heads")},
+                 {"head_dim", *attention.find("head_dim")},
+                 {"norm_eps", numberValue(1e-6)},
+                 residual("linear_attn_alpha_factor", "linear_attn_beta_factor")});
+}
+
+/// Factors of what passes by a part and of what it adds.
+Field Translation::residual(StringRef alpha, StringRef beta) {
+  return {"residual",
+          object({{"alpha", get(alpha, numberValue(int64_t(1)))}, {"beta", get(beta, numberValue(int64_t(1)))}})};
+}
+
 /// The pattern of layers that a list names: `linear`, or N for attention.
 std::string Translation::typesOf(StringRef key, const Value &types, const Value &layers, char linear) {
   std::string each;
@@ -294,10 +315,12 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
   return std::string{linear, 'N'};
 }
 
-/// L: the gated delta rule, N: attention.
+/// L: the gated delta rule or lightning attention, N: attention.
 void Translation::mixers(const Value &layers, Value &mixers, std::string &pattern) {
-  pattern = "N";
-  const Value *types = family.hybrid ? takeOptional("layer_types") : nullptr;
+  pattern = family.hasLightning ? "NL" : "N";
+  const Value *types = family.hybrid || family.hasLightning ? takeOptional("layer_types") : nullptr;
+  if (family.hasLightning && types)
+    pattern = typesOf("layer_types", *types, layers, 'L');
   if (family.hybrid) {
     Value interval = get("full_attention_interval", numberValue(int64_t(4)));
     bool isInterval = integerIn(interval, INT32_MAX);
@@ -314,7 +337,9 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
     }
   }
   Value attentions = attention(); // its keys are known, used or not
-  Value linear = family.hybrid ? gatedDeltanet() : Value();
+  Value linear = family.hybrid ? gatedDeltanet() : family.hasLightning ? lightning(attentions) : Value();
+  if (family.hasLightning)
+    attentions.fields.push_back(residual("full_attn_alpha_factor", "full_attn_beta_factor"));
   mixers = object(usedBy(pattern, {{"L", std::move(linear)}, {"N", std::move(attentions)}}));
 }
 
@@ -343,7 +368,7 @@ void Translation::fixedKeys() {
   only("hidden_act", stringValue("silu"));
   only("attention_dropout", numberValue(int64_t(0)), /*nullable=*/true);
   only("pretraining_tp", numberValue(int64_t(1)), /*nullable=*/true);
-  if (!family.qkvBias || !family.sharedHidden) // qwen2_moe: qkv_bias
+  if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe") // qwen2_moe: qkv_bias; its own
     only("attention_bias", boolValue(family.qkvBias));
   for (StringRef key : {"mlp_bias", "rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
@@ -353,6 +378,19 @@ void Translation::fixedKeys() {
     fixedKeysOfMamba();
   if (family.experts)
     only("router_jitter_noise", numberValue(int64_t(0)));
+  if (family.hasLightning)
+    (void)take("block_size"); // how it is computed
+  if (family
+          .splitsLinear) // heads that predict further tokens, the type of states where they are kept, gates that are there in any case
+    for (StringRef key : {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"})
+      (void)take(key);
+  if (family.splitsLinear)
+    only("attn_output_gate", boolValue(true));
+  if (family.corrects) {
+    for (StringRef key : {"num_nextn_predict_layers", "num_mtp_layers"}) // further tokens
+      (void)take(key);
+    balanceLoss();
+  }
   if (family.hybrid)
     only("use_sliding_window", boolValue(false));
   if (!family.switchesWindow)
@@ -414,12 +452,61 @@ std::vector<Field> Translation::moe(Value experts, Value topK, Value expertHidde
           {"router", object(std::move(router))}};
 }
 
+/// The router of DeepSeek-V3, whose correction stays as it is, and an expert that every token sees: of nemotron_h both
+/// without a gate (act(x w1) w2), of others as wide as so many experts.
+std::vector<Field> Translation::correctedExperts() {
+  bool oneSize = family.name == "nemotron_h";
+  Value experts = either("n_routed_experts", "num_local_experts", numberValue(family.experts)),
+        topK = get("num_experts_per_tok", numberValue(family.topK)),
+        width = get("moe_intermediate_size", numberValue(family.expertHidden)),
+        groups = get("n_group", numberValue(int64_t(1))), kept = get("topk_group", numberValue(int64_t(1))), shared;
+  if (oneSize) {
+    shared = get("moe_shared_expert_intermediate_size", numberValue(family.sharedHidden));
+  } else {
+    shared = get("n_shared_experts", numberValue(family.sharedHidden));
+    if (integerIn(shared, 1 << 10) && integerIn(width, INT32_MAX))
+      shared = named(numberValue(shared.integer * width.integer), "n_shared_experts * moe_intermediate_size");
+    else if (shared.kind != Kind::integer || shared.integer < 1)
+      errors.report("n_shared_experts", describe(shared) + " is not an integer above 0");
+  }
+  std::vector<Field> router = {{"score", stringValue("sigmoid")},
+                               {"correction", boolValue(true)},
+                               {"correction_rate", numberValue(int64_t(0))},
+                               {"scale", get("routed_scaling_factor", numberValue(1.0))}};
+  if (!isEqual(groups, numberValue(int64_t(1)))) {
+    router.push_back({"groups", std::move(groups)});
+    router.push_back({"kept_groups", std::move(kept)});
+    router.push_back({"group_score", stringValue("top2")});
+  } else if (!isEqual(kept, numberValue(int64_t(1)))) {
+    errors.report("topk_group", describe(kept) + " of n_group 1 groups; valid: 1");
+  }
+  std::vector<Field> fields = moe(std::move(experts), std::move(topK), std::move(width),
+                                  get("norm_topk_prob", boolValue(family.normalizes)), std::move(router));
+  fields.push_back({"shared_hidden", std::move(shared)});
+  if (oneSize)
+    fields.push_back({"activation", stringValue("relu2")});
+  if (const Value *latent = oneSize ? takeOptional("moe_latent_size") : nullptr)
+    fields.push_back({"latent_dim", named(*latent, "moe_latent_size")});
+  return fields;
+}
+
 void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pattern) {
   Value intermediate = get("intermediate_size", numberValue(family.intermediateSize));
   auto dense = [&] { return object({{"kind", stringValue("dense")}, {"hidden", intermediate}}); };
   if (!family.experts) {
     ffns = object({{"D", dense()}});
     pattern = "D";
+    return;
+  }
+  if (family.corrects) {
+    Value first = get("first_k_dense_replace", numberValue(int64_t(1)));
+    bool isCount = first.kind == Kind::integer && first.integer >= 0;
+    if (!isCount)
+      errors.report("first_k_dense_replace", describe(first) + " is not an integer from 0 upwards");
+    for (int64_t layer = 0; isCount && integerIn(layers, 1024) && layer < layers.integer; ++layer)
+      pattern += layer < first.integer ? 'D' : 'M';
+    pattern = pattern.empty() ? "M" : shortest(pattern);
+    ffns = object(usedBy(pattern, {{"D", dense()}, {"M", object(correctedExperts())}}));
     return;
   }
   bool isLocal = !family.expertHidden; // mixtral
@@ -430,9 +517,10 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
   Value expertHidden = intermediate;
   int64_t step = 1;
   std::vector<int64_t> denseLayers;
-  if (family.expertHidden) {
-    normalize = get("norm_topk_prob", boolValue(family.normalizes));
+  if (family.expertHidden)
     expertHidden = get("moe_intermediate_size", numberValue(family.expertHidden));
+  if (family.expertHidden && !family.splitsLinear) {
+    normalize = get("norm_topk_prob", boolValue(family.normalizes));
     if (Value v = get("decoder_sparse_step", numberValue(int64_t(1))); integerIn(v, INT32_MAX))
       step = v.integer;
     else
@@ -454,6 +542,8 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
     sparse.push_back({"shared_hidden", std::move(shared)});
     sparse.push_back({"shared_gate", boolValue(true)});
   }
+  if (family.hasLightning)
+    sparse.push_back(residual("mlp_alpha_factor", "mlp_beta_factor"));
   if (hasMoe || pattern.empty())
     parts.push_back({"M", object(std::move(sparse))});
   if (hasDense)
@@ -499,6 +589,8 @@ std::optional<HuggingFaceModel> Translation::run() {
   };
   if (family.isGranite)
     graniteMultipliers(fields);
+  if (family.hasLightning)
+    fields.push_back({"residual", object({{"from", stringValue("normed")}})});
   for (StringRef key : {"train", "schedule"}) // ours, as braid-tune writes them
     if (const Value *v = take(key))
       fields.push_back({key.str(), *v});

@@ -23,13 +23,18 @@ struct Family {
   bool qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
-  int64_t sharedHidden = 0; ///< of a shared expert, with a gate but for nemotron_h; 0: none
+  int64_t sharedHidden =
+      0; ///< of a shared expert, with a gate unless the family corrects; glm4_moe: as many experts; 0: none
   bool normalizes = false; ///< norm_topk_prob
   double turns = 1; ///< partial_rotary_factor; 1: no other
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
   bool onePart = false; ///< a layer is a Mamba or Mamba-2 mixer, attention, or a feed-forward
   bool tied = false; ///< tie_word_embeddings
   bool hasMamba = false; ///< a Mamba-2 mixer or attention in every layer, then a feed-forward
+  bool splitsLinear =
+      false; ///< qwen3_5: q, k and v, gates, write strengths and decays of the delta rule have a matrix each
+  bool corrects = false; ///< experts are chosen by corrected scores: the router of DeepSeek-V3
+  bool hasLightning = false; ///< lightning attention or attention, whose norms do not pass by; factors of what passes
   bool isGranite = false; ///< with multipliers, one part that every token sees, rotations only if the config says so
 };
 
@@ -43,6 +48,71 @@ inline constexpr Family families[] = {
     {"qwen3_moe", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e4, 1e-6, 0, false, true, false, true, 128, 8, 768},
     {"qwen3_next", 151936, 2048,  5632, 48,  16, 2,   256, 32768, 1e4,  1e-6, 0,
      false,        false,  false, true, 512, 10, 512, 512, true,  0.25, true},
+    {.name = "qwen3_5_text",
+     .vocabSize = 248320,
+     .hiddenSize = 4096,
+     .intermediateSize = 12288,
+     .layers = 32,
+     .heads = 16,
+     .kvHeads = 4,
+     .headDim = 256,
+     .positions = 32768,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .qkNorm = true,
+     .turns = 0.25,
+     .hybrid = true,
+     .splitsLinear = true},
+    {.name = "qwen3_5_moe_text",
+     .vocabSize = 248320,
+     .hiddenSize = 2048,
+     .layers = 40,
+     .heads = 16,
+     .kvHeads = 2,
+     .headDim = 256,
+     .positions = 32768,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .qkNorm = true,
+     .experts = 256,
+     .topK = 8,
+     .expertHidden = 512,
+     .sharedHidden = 512,
+     .normalizes = true,
+     .turns = 0.25,
+     .hybrid = true,
+     .splitsLinear = true},
+    {.name = "glm4_moe",
+     .vocabSize = 151552,
+     .hiddenSize = 4096,
+     .intermediateSize = 10944,
+     .layers = 46,
+     .heads = 96,
+     .kvHeads = 8,
+     .positions = 131072,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .experts = 128,
+     .topK = 8,
+     .expertHidden = 1408,
+     .sharedHidden = 1,
+     .normalizes = true,
+     .turns = 0.5,
+     .corrects = true},
+    {.name = "minimax",
+     .vocabSize = 32000,
+     .hiddenSize = 4096,
+     .intermediateSize = 14336,
+     .layers = 32,
+     .heads = 32,
+     .kvHeads = 8,
+     .positions = 131072,
+     .theta = 1e6,
+     .eps = 1e-5,
+     .hasWindow = true,
+     .experts = 8,
+     .topK = 2,
+     .hasLightning = true},
     {.name = "mamba",
      .vocabSize = 50280,
      .hiddenSize = 768,
@@ -72,7 +142,8 @@ inline constexpr Family families[] = {
      .expertHidden = 7688,
      .sharedHidden = 7688,
      .normalizes = true,
-     .onePart = true},
+     .onePart = true,
+     .corrects = true},
     {.name = "bamba",
      .vocabSize = 128000,
      .hiddenSize = 4096,
@@ -107,6 +178,7 @@ inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
     {"deepseek_v3", "latent attention (MLA)"},
     {"kimi_linear", "latent attention (MLA)"},
     {"gpt_oss", "attention sinks"},
+    {"minimax_m2", "a norm of q and k over all heads together"},
     {"jamba", "norms of a Mamba layer's step, input and output"},
     {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
     {"zamba2", "blocks that layers share"},

@@ -99,34 +99,6 @@ std::string Translation::blocks(Value &layers) {
   return each;
 }
 
-/// Experts without a gate (act(x w1) w2) beside one that every token sees; a router like that of DeepSeek-V3, whose
-/// correction stays as it is.
-Value Translation::correctedExperts() {
-  Value experts = either("n_routed_experts", "num_local_experts", numberValue(family.experts)),
-        topK = get("num_experts_per_tok", numberValue(family.topK)),
-        width = get("moe_intermediate_size", numberValue(family.expertHidden)),
-        shared = get("moe_shared_expert_intermediate_size", numberValue(family.sharedHidden)),
-        groups = get("n_group", numberValue(int64_t(1))), kept = get("topk_group", numberValue(int64_t(1)));
-  std::vector<Field> router = {{"score", stringValue("sigmoid")},
-                               {"correction", boolValue(true)},
-                               {"correction_rate", numberValue(int64_t(0))},
-                               {"scale", get("routed_scaling_factor", numberValue(1.0))}};
-  if (!isEqual(groups, numberValue(int64_t(1)))) {
-    router.push_back({"groups", std::move(groups)});
-    router.push_back({"kept_groups", std::move(kept)});
-    router.push_back({"group_score", stringValue("top2")});
-  } else if (!isEqual(kept, numberValue(int64_t(1)))) {
-    errors.report("topk_group", describe(kept) + " of n_group 1 groups; valid: 1");
-  }
-  std::vector<Field> fields = moe(std::move(experts), std::move(topK), std::move(width),
-                                  get("norm_topk_prob", boolValue(family.normalizes)), std::move(router));
-  fields.push_back({"activation", stringValue("relu2")});
-  fields.push_back({"shared_hidden", std::move(shared)});
-  if (const Value *latent = takeOptional("moe_latent_size"))
-    fields.push_back({"latent_dim", named(*latent, "moe_latent_size")});
-  return object(std::move(fields));
-}
-
 /// M: Mamba or Mamba-2, N: attention, D: a feed-forward, E: experts.
 void Translation::layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern,
                                   std::string &ffnPattern) {
@@ -143,7 +115,7 @@ void Translation::layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std
                                     {"hidden", get("intermediate_size", numberValue(family.intermediateSize))},
                                     {"activation", stringValue("relu2")}})});
     if (StringRef(ffnPattern).contains('E'))
-      feeding.push_back({"E", correctedExperts()});
+      feeding.push_back({"E", object(correctedExperts())});
   }
   mixers = object(usedBy(mixerPattern, std::move(mixing)));
   ffns = object(usedBy(ffnPattern, std::move(feeding)));

@@ -95,6 +95,8 @@ private:
   Value attention();
   bool turns();
   Value gatedDeltanet();
+  Value lightning(const Value &attention);
+  Field residual(llvm::StringRef alpha, llvm::StringRef beta);
   Value mamba();
   Value mambaOfHybrid();
   std::string blocks(Value &layers);
@@ -115,7 +117,7 @@ private:
   /// `router`: keys of it beside `normalize` and the losses, of which there are none.
   std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize,
                          std::vector<Field> router = {});
-  Value correctedExperts();
+  std::vector<Field> correctedExperts();
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 
   const Value &config;

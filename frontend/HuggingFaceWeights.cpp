@@ -1,6 +1,7 @@
 //===- HuggingFaceWeights.cpp - what transformers calls the weights of its models ---------------------------------===//
 // From the description that a config became: its parts say which weights there are.
 #include "frontend/ModelImport.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace braid;
 using namespace braid::json;
@@ -10,10 +11,11 @@ namespace {
 
 class Names {
 public:
-  /// Norms of qwen3_next, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and nemotron_h have one
+  /// Norms of qwen3_next and qwen3_5, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and nemotron_h have one
   /// part, called mixer whatever it is.
   Names(StringRef family, const Value &description)
-      : family(family), description(description), normPlus(family == "qwen3_next"),
+      : family(family), description(description),
+        normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5")),
         onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"),
         body(onePart ? "backbone." : "model."), attentionName(onePart ? "mixer." : "self_attn."),
         mambaName(onePart ? "mixer." : "mamba.") {}
@@ -23,7 +25,7 @@ private:
   struct How {
     bool transposed = false;
     int64_t groups = 1, first = 0, last = 0; ///< last 0: all rows
-    int64_t plus = 0;
+    int64_t plus = 0, times = 1;
     bool stacked = false;
   };
   void add(StringRef ours, StringRef theirs, How how);
@@ -36,6 +38,7 @@ private:
   void fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked);
   void attention(const Value &mixer);
   void gatedDelta(const Value &mixer);
+  void lightning(const Value &mixer);
   void mamba(const Value &mixer);
   void experts(const Value &ffn);
 
@@ -70,6 +73,8 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
     fields.push_back({"transposed", boolValue(true)});
   if (how.stacked)
     fields.push_back({"stacked", boolValue(true)});
+  if (how.times != 1)
+    fields.push_back({"times", numberValue(how.times)});
   if (how.plus)
     fields.push_back({"plus", numberValue(how.plus)});
   weights.push_back({ours.str(), fields.size() == 1 ? stringValue(theirs) : objectValue(std::move(fields))});
@@ -117,8 +122,8 @@ void Names::attention(const Value &mixer) {
               {.plus = normPlus});
 }
 
-/// Rows of one matrix per key head: q, k, v of its value heads, their gates; of another the write strengths and decays of
-/// its value heads. One convolution over all q, all k, all v.
+/// qwen3_next: rows of one matrix per key head: q, k, v of its value heads, their gates; of another the write strengths and
+/// decays of its value heads. qwen3_5: one matrix for all q, all k, all v, others for the rest. One convolution over all q, all k, all v.
 void Names::gatedDelta(const Value &mixer) {
   int64_t values = number(mixer, "heads"), keys = number(mixer, "key_heads"), K = number(mixer, "head_dim"),
           V = number(mixer, "value_dim");
@@ -129,12 +134,20 @@ void Names::gatedDelta(const Value &mixer) {
     ofLayer(("lsm." + ours).str(), ("linear_attn." + theirs + ".weight").str(),
             {.transposed = transposed, .groups = groups, .first = first, .last = first + count});
   };
-  rows("wq", "in_proj_qkvz", keys, 0, K, true);
-  rows("wk", "in_proj_qkvz", keys, K, K, true);
-  rows("wv", "in_proj_qkvz", keys, 2 * K, shared * V, true);
-  rows("wg", "in_proj_qkvz", keys, 2 * K + shared * V, shared * V, true);
-  rows("wb", "in_proj_ba", keys, 0, shared, true);
-  rows("wa", "in_proj_ba", keys, shared, shared, true);
+  if (family.starts_with("qwen3_5")) {
+    rows("wq", "in_proj_qkv", 1, 0, keys * K, true);
+    rows("wk", "in_proj_qkv", 1, keys * K, keys * K, true);
+    rows("wv", "in_proj_qkv", 1, 2 * keys * K, values * V, true);
+    for (auto [ours, theirs] : {std::pair<StringRef, StringRef>{"g", "z"}, {"b", "b"}, {"a", "a"}})
+      ofLayer(("lsm.w" + ours).str(), ("linear_attn.in_proj_" + theirs + ".weight").str(), {.transposed = true});
+  } else {
+    rows("wq", "in_proj_qkvz", keys, 0, K, true);
+    rows("wk", "in_proj_qkvz", keys, K, K, true);
+    rows("wv", "in_proj_qkvz", keys, 2 * K, shared * V, true);
+    rows("wg", "in_proj_qkvz", keys, 2 * K + shared * V, shared * V, true);
+    rows("wb", "in_proj_ba", keys, 0, shared, true);
+    rows("wa", "in_proj_ba", keys, shared, shared, true);
+  }
   rows("conv_q.weight", "conv1d", 1, 0, keys * K, false);
   rows("conv_k.weight", "conv1d", 1, keys * K, keys * K, false);
   rows("conv_v.weight", "conv1d", 1, 2 * keys * K, values * V, false);
@@ -142,6 +155,22 @@ void Names::gatedDelta(const Value &mixer) {
   ofLayer("lsm.dt_bias", "linear_attn.dt_bias", {});
   ofLayer("lsm.norm.weight", "linear_attn.norm.weight", {});
   ofLayer("lsm.wo", "linear_attn.out_proj.weight", {.transposed = true});
+}
+
+/// Of each head the rows of q, k and v.
+void Names::lightning(const Value &mixer) {
+  int64_t heads = number(mixer, "heads"), width = number(mixer, "head_dim");
+  if (heads < 1 || width < 1)
+    return; // the reader of descriptions says so
+  for (auto [i, name] : llvm::enumerate(llvm::ArrayRef<StringRef>{"lsm.wq", "lsm.wk", "lsm.wv"})) {
+    int64_t first = static_cast<int64_t>(i) * width;
+    ofLayer(name, "self_attn.qkv_proj.weight",
+            {.transposed = true, .groups = heads, .first = first, .last = first + width});
+  }
+  ofLayer("lsm.log_decay", "self_attn.slope_rate", {.times = -1});
+  ofLayer("lsm.wg", "self_attn.output_gate.weight", {.transposed = true});
+  ofLayer("lsm.norm.weight", "self_attn.norm.weight", {});
+  ofLayer("lsm.wo", "self_attn.out_proj.weight", {.transposed = true});
 }
 
 /// Mamba-2: rows of one matrix for the gate, v, k, q and the steps, and one convolution over v, k and q. Mamba: one for u
@@ -209,7 +238,7 @@ void Names::experts(const Value &ffn) {
     }
     return;
   }
-  if (family == "mixtral") {
+  if (family == "mixtral" || family == "minimax") {
     ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
     for (StringRef name : {"w1", "w3", "w2"})
       ofLayer(("moe." + name).str(), ("block_sparse_moe.experts.{expert}." + name + ".weight").str(),
@@ -220,6 +249,10 @@ void Names::experts(const Value &ffn) {
   }
   if (!number(ffn, "shared_hidden"))
     return;
+  if (family == "glm4_moe") {
+    ofLayer("moe.correction", "mlp.gate.e_score_correction_bias", {});
+    return dense("shared", "mlp.shared_experts");
+  }
   dense("shared", "mlp.shared_expert");
   if (isTrue(ffn, "shared_gate"))
     ofLayer("shared.gate", "mlp.shared_expert_gate.weight", {});
@@ -238,10 +271,13 @@ Value Names::run() {
                                 : "post_attention_layernorm.weight",
             {.plus = normPlus});
   for (const Field &mixer : description.find("mixers")->fields) {
-    if (mixer.value.find("kind")->string == "attention")
+    StringRef kind = mixer.value.find("kind")->string;
+    if (kind == "attention")
       attention(mixer.value);
+    else if (kind == "lightning")
+      lightning(mixer.value);
     else
-      mixer.value.find("kind")->string == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
+      kind == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
   }
   for (const Field &ffn : description.find("ffns")->fields) {
     if (ffn.value.find("kind")->string == "moe") {
@@ -263,8 +299,13 @@ Value Names::run() {
       {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
-  if (family == "qwen3_next" || family == "nemotron_h")
+  if (family == "glm4_moe") // the same, as a layer behind the last
+    unread.push_back(stringValue(llvm::formatv("model.layers.{0}.*", number(description, "num_layers")).str()));
+  if (family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens
+  if (family == "minimax") // powers of its decays
+    for (StringRef name : {"*.query_decay", "*.key_decay", "*.diagonal_decay"})
+      unread.push_back(stringValue(name));
   std::vector<Field> equal;
   if (isTrue(description, "tie_embeddings"))
     equal.push_back({"lm_head.weight", stringValue(embedding)});

@@ -76,6 +76,11 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
       double plus = 0;
       if (w.take("plus"))
         w.number("plus", plus, -1e6, 1e6);
+      double times = 1;
+      if (w.take("times"))
+        w.number("times", times, -1e6, 1e6);
+      if (times == 0)
+        w.error("times", "0 leaves nothing of a weight; valid: another number");
       const Value *rows = w.take("rows");
       if (rows && !isRange(*rows))
         w.error("rows", describeRange(*rows) +

@@ -243,8 +243,7 @@ private:
       transpose(values, ordered.data(), count / rows, rows, element);
       values.swap(ordered);
     }
-    if (how.plus != 0)
-      convert(wanted.dtype, values, wanted.dtype, values.data(), -static_cast<float>(how.plus));
+    convert(wanted.dtype, values, wanted.dtype, values.data(), {1 / how.times, -how.plus / how.times});
     bool isBf16 = wanted.dtype != entry.dtype;
     rounded.resize(count * (entry.half ? sizeof(uint16_t) : sizeOf(entry.dtype)));
     if (entry.half)

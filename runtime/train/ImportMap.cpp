@@ -55,7 +55,9 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
     else if (key == "stacked" && member.is_boolean())
       tensor.stacked = member.get<bool>();
     else if (key == "plus" && member.is_number())
-      tensor.plus = member.get<double>();
+      tensor.plus = member.get<float>();
+    else if (key == "times" && member.is_number() && member.get<float>() != 0)
+      tensor.times = member.get<float>();
     else if (key == "groups" && member.is_number_unsigned() && member.get<uint64_t>() - 1 < uint64_t(1) << 30)
       tensor.groups = member.get<int64_t>();
     else if (key == "rows" && member.is_array() && member.size() == 2 && member[0].is_number_unsigned() &&

@@ -18,7 +18,7 @@ struct ImportedTensor {
   int64_t groups = 1;
   std::optional<std::array<int64_t, 2>> rows;
   bool transposed = false; // the first dimension of what is left becomes the last
-  double plus = 0;
+  float times = 1, plus = 0; // ours are theirs times + plus
   bool stacked = false; // the first dimension counts experts; what is said of rows and dimensions is said of one
 
   bool ofExperts() const; // each has a tensor of its own, or a part of one

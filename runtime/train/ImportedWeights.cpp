@@ -59,13 +59,13 @@ private:
       source.swap(ordered);
     }
     if (std::ranges::equal(target.shape, recipe.shape)) {
-      convert(entry.dtype, source, wanted, out.data(), static_cast<float>(how.plus));
+      convert(entry.dtype, source, wanted, out.data(), {how.times, how.plus});
       return Status::success();
     }
     std::vector<int64_t> zeros(recipe.shape.size(), 0);
     part.resize(out.size() / sizeOf(wanted) * element);
     copyShared({zeros, recipe.shape}, source.data(), target, part.data(), element);
-    convert(entry.dtype, part, wanted, out.data(), static_cast<float>(how.plus));
+    convert(entry.dtype, part, wanted, out.data(), {how.times, how.plus});
     return Status::success();
   }
 

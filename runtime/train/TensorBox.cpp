@@ -71,20 +71,20 @@ static void apply(std::span<const std::byte> source, std::byte *target, Apply &&
   std::transform(in, in + source.size() / sizeof(From), reinterpret_cast<To *>(target), apply);
 }
 
-void convert(DType from, std::span<const std::byte> source, DType to, std::byte *target, float plus) {
+void convert(DType from, std::span<const std::byte> source, DType to, std::byte *target, Linear change) {
   bool fromHalf = from == DType::bf16, toHalf = to == DType::bf16;
-  if (from == to && plus == 0)
+  if (from == to && change == Linear())
     std::memcpy(target, source.data(), source.size());
   else if (from == DType::f64)
-    apply<double, double>(source, target, [=](double value) { return value + plus; });
+    apply<double, double>(source, target, change);
   else if (fromHalf && toHalf)
-    apply<uint16_t, uint16_t>(source, target, [=](uint16_t value) { return toBf16(fromBf16(value) + plus); });
+    apply<uint16_t, uint16_t>(source, target, [=](uint16_t value) { return toBf16(change(fromBf16(value))); });
   else if (fromHalf)
-    apply<uint16_t, float>(source, target, [=](uint16_t value) { return fromBf16(value) + plus; });
+    apply<uint16_t, float>(source, target, [=](uint16_t value) { return change(fromBf16(value)); });
   else if (toHalf)
-    apply<float, uint16_t>(source, target, [=](float value) { return toBf16(value + plus); });
+    apply<float, uint16_t>(source, target, [=](float value) { return toBf16(change(value)); });
   else
-    apply<float, float>(source, target, [=](float value) { return value + plus; });
+    apply<float, float>(source, target, change);
 }
 
 } // namespace braid::runtime

@@ -21,7 +21,13 @@ void transpose(std::span<const std::byte> from, std::byte *to, size_t rows, size
 
 // f32 and bf16 stand for each other: programs of both kinds read each other's checkpoints.
 bool converts(DType from, DType to);
-// `from` and `to` convert. Every number grows by `plus` before it is rounded.
-void convert(DType from, std::span<const std::byte> source, DType to, std::byte *target, float plus = 0);
+// What becomes of every number: x times + plus.
+struct Linear {
+  float times = 1, plus = 0;
+  bool operator==(const Linear &) const = default;
+  template <typename T> T operator()(T x) const { return x * static_cast<T>(times) + static_cast<T>(plus); }
+};
+// `from` and `to` convert; `change` comes before rounding.
+void convert(DType from, std::span<const std::byte> source, DType to, std::byte *target, Linear change = {});
 
 } // namespace braid::runtime

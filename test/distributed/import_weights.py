@@ -28,7 +28,13 @@ CONFIGS = {
     "qwen3_next": {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20,
                    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
                    "full_attention_interval": 3},
+    "minimax": {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "num_local_experts": 4, "num_experts_per_tok": 2,
+                "linear_attn_beta_factor": 0.5},
+    "glm4_moe": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 2, "attention_bias": True,
+                 "use_qk_norm": True},
 }
+CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
+PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text")  # norms that multiply by 1 + weight
 # Layers of one part.
 SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
 ONE_PART = {
@@ -73,11 +79,16 @@ def write_library(target, tensors, files=1):
     (target / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
 
 
+def is_unread(name):
+    return name.startswith(("mtp.", "model.layers.3.")) or name.endswith(("query_decay", "diagonal_decay"))
+
+
 def of_transformers(family, ours):
     """Our tensors as transformers has them."""
     theirs = {}
-    block = "block_sparse_moe" if family == "mixtral" else "mlp"
-    expert = {"w1": "w1", "w3": "w3", "w2": "w2"} if family == "mixtral" else {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+    isLocal = family in ("mixtral", "minimax")
+    block = "block_sparse_moe" if isLocal else "mlp"
+    expert = {"w1": "w1", "w3": "w3", "w2": "w2"} if isLocal else {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
     plain = {"norm1.weight": "input_layernorm.weight", "norm2.weight": "post_attention_layernorm.weight",
              "attn.q_norm.weight": "self_attn.q_norm.weight", "attn.k_norm.weight": "self_attn.k_norm.weight"}
     turned = {f"attn.w{x}": f"self_attn.{x}_proj.weight" for x in "qkvo"} | {
@@ -94,15 +105,29 @@ def of_transformers(family, ours):
                 theirs[at + plain[part]] = value
             elif part in turned:
                 theirs[at + turned[part]] = value.T
+            elif part in ("lsm.wq", "lsm.wk", "lsm.wv"):  # of each head all three
+                heads = np.stack([ours[f"layers.{layer}.lsm.w{x}"].T.reshape(4, 8, 32) for x in "qkv"], axis=1)
+                theirs[at + "self_attn.qkv_proj.weight"] = heads.reshape(96, 32)
+            elif part.startswith("lsm."):
+                name = {"lsm.wg": "output_gate.weight", "lsm.wo": "out_proj.weight", "lsm.norm.weight": "norm.weight", "lsm.log_decay": "slope_rate"}[part]
+                theirs[at + "self_attn." + name] = -value.reshape(4, 1, 1) if "decay" in part else value.T.reshape(-1) if "norm" in part else value.T
+            elif part == "moe.correction":
+                theirs[at + "mlp.gate.e_score_correction_bias"] = value
+            elif part.startswith("shared."):
+                theirs[at + f"mlp.shared_experts.{expert[part.removeprefix('shared.')]}.weight"] = value.T
             elif part.startswith("attn.b"):
                 theirs[at + f"self_attn.{part[-1]}_proj.bias"] = value.reshape(-1)
             else:
                 for i, matrix in enumerate(value):
                     theirs[at + f"{block}.experts.{i}.{expert[part.removeprefix('moe.')]}.weight"] = matrix.T
+    if family == "minimax":
+        theirs |= {f"model.layers.{layer}.self_attn.{name}_decay": np.ones((4, 2, 2), np.float32) for layer in (0, 2) for name in ("query", "diagonal")}
+    if family == "glm4_moe":
+        theirs["model.layers.3.eh_proj.weight"] = np.ones((3, 2), np.float32)
     return theirs
 
 
-def of_qwen3_next(ours):
+def of_qwen3_next(family, ours):
     """The same of a family that fuses what a head reads, and whose norms multiply by 1 + weight."""
     theirs = {}
     fused = ("attn.wq", "attn.wg", "lsm.")
@@ -119,8 +144,11 @@ def of_qwen3_next(ours):
             theirs[at + "self_attn.q_proj.weight"] = np.stack([of[f"attn.w{x}"].T.reshape(4, 8, 32) for x in "qg"], axis=1).reshape(64, 32)
             continue
         at += "linear_attn."
+        if family == "qwen3_5_moe_text":
+            theirs[at + "in_proj_qkv.weight"] = np.concatenate([of[f"lsm.w{x}"].T for x in "qkv"])
+            theirs |= {at + f"in_proj_{name}.weight": of[f"lsm.w{x}"].T for name, x in (("z", "g"), ("b", "b"), ("a", "a"))}
         per_head = [of[f"lsm.w{x}"].T.reshape(2, -1, 32) for x in "qkvg"], [of[f"lsm.w{x}"].T.reshape(2, -1, 32) for x in "ba"]
-        for name, parts in zip(("in_proj_qkvz", "in_proj_ba"), per_head):
+        for name, parts in zip(("in_proj_qkvz", "in_proj_ba") if family == "qwen3_next" else (), per_head):
             theirs[at + name + ".weight"] = np.concatenate(parts, axis=1).reshape(-1, 32)
         theirs[at + "conv1d.weight"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in "qkv"])[:, None, :]
         theirs |= {at + "A_log": of["lsm.a_log"], at + "dt_bias": of["lsm.dt_bias"], at + "norm.weight": of["lsm.norm.weight"],
@@ -201,7 +229,7 @@ def of_family(family, ours):
         return of_mamba(family, ours)
     if family in ONE_PART:
         return of_one_part(ours)
-    return of_qwen3_next(ours) if family == "qwen3_next" else of_transformers(family, ours)
+    return of_qwen3_next(family, ours) if family in PLUS_ONE else of_transformers(family, ours)
 
 
 def braid(*arguments):
@@ -269,11 +297,11 @@ def as_type(value, kind):
     return bf16(value)[0].reshape(np.shape(value)) if kind == "bf16" else np.asarray(value).astype({"f32": np.float32, "f16": np.float16}[kind])
 
 
-def like(name, tensors, files=1, unread=("mtp.",)):
+def like(name, tensors, files=1):
     """A directory of the same form with other numbers, and what lies beside weights."""
     target = folder / name
     shutil.rmtree(target, ignore_errors=True)
-    write_library(target, {name: value if name.startswith(unread) else np.zeros_like(value) for name, value in tensors.items()}, files)
+    write_library(target, {name: value if is_unread(name) else np.zeros_like(value) for name, value in tensors.items()}, files)
     (target / "tokenizer.json").write_bytes(bytes(range(256)))
     (target / "original").mkdir()
     (target / "pytorch_model.bin").write_text("old")
@@ -291,7 +319,7 @@ def contents(target):
 
 def report_export(what, program, source, tensors, files=1, kind="f32"):
     """`tensors`: what must be written, in f32; rounded here."""
-    tensors = {name: np.asarray(value) if name.startswith("mtp.") else as_type(value, kind) for name, value in tensors.items()}
+    tensors = {name: np.asarray(value) if is_unread(name) else as_type(value, kind) for name, value in tensors.items()}
     template, target, expected = like("like", tensors, files), folder / "exported", folder / "expected"
     for path in (target, expected):
         shutil.rmtree(path, ignore_errors=True)
@@ -324,7 +352,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     for dtype, mesh, ranks in kinds:
         name = f"{family}-{dtype}-{mesh or 'alone'}"
         kind = compile_to(folder / f"{name}.braid", config, "--dtype", dtype, *([f"--mesh={mesh}"] if mesh else []))
-        compare = far if family == "qwen3_next" else differences
+        compare = far if family in PLUS_ONE else differences
         report(f"{family} {dtype} {mesh or 'alone'}", compare(one_step(kind, name + "-1", folder / family, ranks),
                                                                   one_step(kind, name + "-2", folder / f"{family}-library", ranks)))
         if mesh:
@@ -343,7 +371,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
             report_export(f"{family} {kind} at once", program, folder / "there", far_from_0, files, kind)
     evaluated = [braid("eval", program, "--checkpoint", c, "--data", folder / "text.txt").stdout.split("over")[0]
                  for c in (folder / family, folder / f"{family}-library")]
-    if family != "qwen3_next":
+    if family not in PLUS_ONE:
         report(f"{family} evaluated", "" if evaluated[0] == evaluated[1] and "loss" in evaluated[0] else str(evaluated))
     if family == "qwen2":  # files of bf16, with a head that is the embedding and constants of old versions
         rounded = {name: bf16(value) for name, value in library.items()}
@@ -380,7 +408,8 @@ description = {
         "layers.{layer}.lsm.conv_q.weight": {"name": "{layer}.conv", "rows": [0, 16]},
         "layers.{layer}.lsm.conv_k.weight": {"name": "{layer}.conv", "rows": [16, 32]},
         "layers.{layer}.lsm.conv_v.weight": {"name": "{layer}.conv", "rows": [32, 64]},
-        **{f"layers.{{layer}}.lsm.{x}": f"{{layer}}.lsm.{x}" for x in ("a_log", "dt_bias", "norm.weight")}}}}
+        **{f"layers.{{layer}}.lsm.{x}": f"{{layer}}.lsm.{x}" for x in ("dt_bias", "norm.weight")},
+        "layers.{layer}.lsm.a_log": {"name": "{layer}.lsm.a_log", "times": -2}}}}
 (folder / "own.json").write_text(json.dumps(description))
 program = compile_to(folder / "own.braid", folder / "own.json")
 error = train(program, folder / "own", "--steps=3", "--lr=0.05", "--warmup=0")
@@ -397,7 +426,7 @@ for layer in range(3):
                   at + "kv": np.concatenate([of["attn.wk"].T, of["attn.wv"].T])}
     else:
         fused |= {at + name: value for name, value in of.items() if name.startswith("lsm.") and not name.startswith(("lsm.w", "lsm.conv"))}
-        fused |= {at + f"lsm.{x}": of[f"lsm.w{x}"] for x in "qkvgbao"}
+        fused |= {at + f"lsm.{x}": of[f"lsm.w{x}"] for x in "qkvgbao"} | {at + "lsm.a_log": of["lsm.a_log"] / -2}
         fused[at + "conv"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in "qkv"])[:, None, :]
 write_library(folder / "own-library", fused)
 report("own description", far(one_step(program, "own-1", folder / "own", 1), one_step(program, "own-2", folder / "own-library", 1)))

@@ -60,7 +60,7 @@ def index_seeds():
 
 
 def import_seeds():
-    weights = {"embed.weight": "e", "layers.{layer}.attn.wq": {"name": "{layer}.q", "groups": 4, "rows": [8, 16], "transposed": True, "plus": 1},
+    weights = {"embed.weight": "e", "layers.{layer}.attn.wq": {"name": "{layer}.q", "groups": 4, "rows": [8, 16], "transposed": True, "plus": 1, "times": -2},
                "layers.2.moe.w1": {"name": "{layer}.{expert}.w1"}, "layers.{layer}.moe.w2": {"name": "{layer}.w2", "stacked": True}}
     yield json.dumps({"vocab_size": 256, "import": {"weights": weights, "unread": ["mtp.*", "*x*y"], "equal": {"a": "b"}}}).encode()
 
@@ -114,7 +114,11 @@ def description_seeds():
                           "num_key_value_heads": 2, "vocab_size": 64, "rope_parameters": {"rope_type": "default"}}).encode()
     one_part = {"vocab_size": 64, "hidden_size": 32, "time_step_limit": [0.0, float("inf")]}  # written as Infinity
     yield json.dumps(one_part | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "num_hidden_layers": 2}).encode()
-    yield json.dumps(one_part | {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*", "mamba_num_heads": 8}).encode()
+    yield json.dumps(one_part | {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*E", "mamba_num_heads": 8, "n_group": 2, "topk_group": 1,
+                                 "n_routed_experts": 4, "moe_latent_size": 16}).encode()
+    small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
+    yield json.dumps(small | {"model_type": "minimax", "layer_types": ["linear_attention", "full_attention"], "mlp_beta_factor": 0.5}).encode()
+    yield json.dumps(small | {"model_type": "glm4_moe", "n_shared_experts": 2, "n_group": 8, "topk_group": 4, "use_qk_norm": True}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()

@@ -33,6 +33,19 @@ FAMILIES = {
                     "shared_expert_intermediate_size": 40, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
                     "linear_value_head_dim": 24, "mlp_only_layers": [1]}],
 }
+# The same with a matrix for each of what heads read; without experts too.
+SPLIT = FAMILIES["qwen3_next"][0] | {"mlp_only_layers": None}
+FAMILIES["qwen3_5_moe_text"] = [{key: value for key, value in SPLIT.items() if key != "mlp_only_layers"}]
+FAMILIES["qwen3_5_text"] = [{key: SPLIT[key] for key in SPLIT if key == "head_dim" or key.startswith("linear")} | {"num_hidden_layers": 5, "full_attention_interval": 2}]
+GLM = {"num_hidden_layers": 4, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5}
+FAMILIES["glm4_moe"] = [GLM | {"num_mtp_layers": 0, "attention_bias": True, "use_qk_norm": True, "n_shared_experts": 2},
+                        GLM | {"n_group": 4, "topk_group": 2, "first_k_dense_replace": 3, "head_dim": 24, "norm_topk_prob": False}]
+# Lightning attention or attention; factors of what passes by and of what is added.
+FAMILIES["minimax"] = [
+    {"num_hidden_layers": 5, "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
+     "num_local_experts": 4, "block_size": 16, "linear_attn_alpha_factor": 1.5, "linear_attn_beta_factor": 0.5, "full_attn_alpha_factor": 2,
+     "full_attn_beta_factor": 0.25, "mlp_alpha_factor": 3.5, "mlp_beta_factor": 0.75},
+    {"num_hidden_layers": 4, "num_local_experts": 4, "head_dim": 24, "sliding_window": 16, "tie_word_embeddings": True}]
 # Layers of one part.
 ONE_PART = {"mamba": [{"state_size": 12, "time_step_rank": 5}, {"tie_word_embeddings": False, "use_conv_bias": False, "conv_kernel": 3}],
             "mamba2": [{"num_heads": 8, "head_dim": 16, "state_size": 24, "n_groups": groups, "tie_word_embeddings": groups == 1, "use_conv_bias": groups > 1}

@@ -1,0 +1,85 @@
+// Configs of transformers as tests give them, what becomes of one, and how many parameters it says.
+#ifndef TEST_FRONTEND_HUGGINGFACECONFIGS_H
+#define TEST_FRONTEND_HUGGINGFACECONFIGS_H
+
+#include "frontend/ModelSpec.h"
+#include "llvm/Support/JSON.h"
+#include <gtest/gtest.h>
+
+namespace braid {
+
+struct Parsed {
+  std::optional<ModelSpec> spec;
+  std::vector<std::string> errors;
+};
+
+inline Parsed parse(const std::string &text, llvm::ArrayRef<KeyOverride> overrides = {}) {
+  Parsed parsed;
+  auto spec = parseModelSpec(
+      text, "config.json", [&](const std::string &message) { parsed.errors.push_back(message); }, overrides);
+  if (succeeded(spec))
+    parsed.spec = *spec;
+  EXPECT_EQ(parsed.spec.has_value(), parsed.errors.empty());
+  return parsed;
+}
+
+/// {"model_type": <family>, <more>}
+inline std::string config(const std::string &family, const std::string &more = "") {
+  return "{\"model_type\": \"" + family + "\"" + (more.empty() ? "" : ",\n" + more) + "}";
+}
+
+inline void expectDescription(const std::string &text, const std::string &description) {
+  Parsed parsed = parse(text);
+  ASSERT_TRUE(parsed.spec) << (parsed.errors.empty() ? "" : parsed.errors[0]);
+  auto is = llvm::json::parse(parsed.spec->source), should = llvm::json::parse(description);
+  ASSERT_TRUE(bool(is)) << llvm::toString(is.takeError());
+  ASSERT_TRUE(bool(should)) << llvm::toString(should.takeError());
+  is->getAsObject()->erase("import"); // below
+  EXPECT_TRUE(*is == *should) << parsed.spec->source;
+  EXPECT_TRUE(parse(parsed.spec->source).spec); // the description is one
+}
+
+inline void expectError(const std::string &text, const std::string &message) {
+  Parsed parsed = parse(text);
+  ASSERT_EQ(parsed.errors.size(), 1U) << text;
+  EXPECT_EQ(parsed.errors[0], message);
+}
+
+/// Weights of models whose feed-forwards, but those without a mixer, are gated.
+inline int64_t parameters(const ModelSpec &spec) {
+  int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
+  for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
+    const MixerSpec *mixer = spec.findMixer(spec.mixerOf(layer));
+    const FfnSpec *ffn = spec.findFfn(spec.ffnOf(layer));
+    total += (mixer ? spec.dModel : 0) + (ffn ? spec.dModel : 0);
+    if (const auto *a = std::get_if<AttentionSpec>(mixer)) {
+      total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
+               (a->qkNorm ? 2 * a->headDim : 0) + (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
+    } else if (const auto *l = std::get_if<LsmSpec>(mixer)) {
+      int64_t keys = l->keyHeads * l->headDim, values = l->heads * l->valueDim;
+      int64_t taps = l->conv ? l->conv->kernel + (l->conv->bias ? 1 : 0) : 0;
+      if (l->kind == LsmKind::lightning)
+        total += values * (5 * spec.dModel + 1);
+      else if (l->kind ==
+               LsmKind::mamba) // also a rate for every state of a channel; steps and keys are made of its channels
+        total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim);
+      else if (l->kind == LsmKind::mamba2)
+        total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads + values;
+      else // the gated delta rule
+        total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
+                 l->valueDim;
+    }
+    if (const auto *dense = std::get_if<DenseSpec>(ffn))
+      total += (mixer ? 3 : 2) * spec.dModel * dense->hidden;
+    else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
+      int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
+      total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction) +
+               spec.dModel * (matrices * moe->sharedHidden + 2 * moe->latentDim + moe->sharedGate);
+    }
+  }
+  return total;
+}
+
+} // namespace braid
+
+#endif // TEST_FRONTEND_HUGGINGFACECONFIGS_H
