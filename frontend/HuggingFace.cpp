@@ -39,7 +39,7 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
   std::vector<Field> fields = {{"kind", stringValue(type)}};
   auto scaling = [&] {
     Value all = object(std::move(fields));
-    all.origin = key.str(), all.line = rope.line;
+    all.origin = (prefix + key).str(), all.line = rope.line;
     return all;
   };
   if (type == "linear") {
@@ -175,8 +175,8 @@ Value Translation::rope(const Value &headDim) {
     // transformers cuts what is no whole number of features, a description rounds it.
     double width = turns.number * headDim.number, whole = std::floor(width);
     // Of a share that the config does not say, the width is what is wrong.
-    bool isSaid = turns.origin.find('.') != std::string::npos || config.find(turns.origin),
-         isRounded = whole == std::round(width);
+    StringRef said = StringRef(turns.origin).drop_front(prefix.size());
+    bool isSaid = said.contains('.') || config.find(said), isRounded = whole == std::round(width);
     if (turns.isNumber() && headDim.isNumber() && headDim.number > 0 && !(isSaid && isRounded)) {
       if (std::fmod(whole, 2) != 0 || whole < 2)
         errors.report(
@@ -602,7 +602,7 @@ std::optional<HuggingFaceModel> Translation::run() {
   if (errors.number() != before)
     return std::nullopt;
   Value description = object(std::move(fields));
-  description.fields.push_back({"import", importOfHuggingFace(family.name, description)});
+  description.fields.push_back({"import", importOfHuggingFace(family.name, description, /*beside=*/!prefix.empty())});
   return HuggingFaceModel{std::move(description), arrayValue(std::move(compared))};
 }
 
@@ -610,6 +610,34 @@ bool json::isHuggingFace(const Value &root) {
   return !root.find("mixers") && llvm::any_of(llvm::ArrayRef<StringRef>{"model_type", "architectures", "text_config",
                                                                         "num_hidden_layers", "hidden_size"},
                                               [&](StringRef key) { return root.find(key); });
+}
+
+/// The part for text of a model that reads pictures, too; keys beside it say nothing about it, or the same.
+static std::optional<HuggingFaceModel> translatePart(const Value &config, const Value &part, const Family &family,
+                                                     bool dtypeGiven, Errors &errors) {
+  static constexpr StringRef beside[] = {"text_config",        "vision_config",         "image_token_id",
+                                         "video_token_id",     "vision_start_token_id", "vision_end_token_id",
+                                         "language_model_only"},
+                             same[] = {"dtype", "torch_dtype", "tie_word_embeddings"};
+  int64_t before = errors.number();
+  Value text = part;
+  for (const Field &field : config.fields) {
+    if (llvm::is_contained(silent, field.name) || llvm::is_contained(beside, field.name))
+      continue;
+    const Value *inside = part.find(field.name);
+    if (!llvm::is_contained(same, field.name))
+      errors.report(field.name, describe(field.value) + " is of an unknown key of a " +
+                                    family.name.drop_back(StringRef("_text").size()).str() +
+                                    " config; valid: those of text stand in text_config");
+    else if (inside && !isEqual(*inside, field.value))
+      errors.report(field.name, describe(field.value) + " is not text_config." + field.name + " " + describe(*inside) +
+                                    "; valid: one of the two keys");
+    else if (!inside)
+      text.fields.push_back(field);
+  }
+  if (errors.number() != before)
+    return std::nullopt;
+  return Translation(text, family, dtypeGiven, errors, "text_config.").run();
 }
 
 std::optional<HuggingFaceModel> json::translateHuggingFace(const Value &config, bool dtypeGiven, Errors &errors) {
@@ -621,9 +649,15 @@ std::optional<HuggingFaceModel> json::translateHuggingFace(const Value &config, 
     return std::nullopt;
   };
   const Value *type = config.find("model_type");
-  if (const Value *nested = config.find("text_config"))
+  if (const Value *nested = config.find("text_config")) {
+    const Value *inner = nested->kind == Kind::object ? nested->find("model_type") : nullptr;
+    for (const Family &family : families)
+      if (family.splitsLinear && type && inner && isEqual(*inner, stringValue(family.name)) &&
+          isEqual(*type, stringValue(family.name.drop_back(StringRef("_text").size()))))
+        return translatePart(config, *nested, family, dtypeGiven, errors);
     return refuse("text_config", describe(*nested) + " is the part for text of a larger model's config, which is not "
-                                                     "read");
+                                                     "read but of a qwen3_5 or qwen3_5_moe");
+  }
   if (!type)
     return refuse("model_type", "is missing in what looks like a config.json of Hugging Face's transformers");
   if (type->kind != Kind::string)

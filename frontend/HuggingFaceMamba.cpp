@@ -10,7 +10,11 @@ Value Translation::mamba() {
   bool first = family.name == "mamba", hybrid = family.name == "nemotron_h";
   auto key = [&](StringRef own, StringRef ofHybrid) { return hybrid ? ofHybrid : own; };
   Value states = get(key("state_size", "ssm_state_size"), numberValue(int64_t(first ? 16 : 128)));
-  Value expand = get("expand", numberValue(int64_t(2)));
+  // Names that transformers took for nemotron_h before.
+  auto renamed = [&](StringRef name, StringRef before, Value otherwise) {
+    return hybrid ? either(name, before, std::move(otherwise)) : get(name, std::move(otherwise));
+  };
+  Value expand = renamed("expand", "mamba_expand", numberValue(int64_t(2)));
   int64_t inner = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX) ? expand.integer * hidden.integer : 0;
   if (!integerIn(expand, 1 << 10) && !hybrid)
     errors.report("expand", describe(expand) + " is not an integer from 1 to 1024");
@@ -39,14 +43,15 @@ Value Translation::mamba() {
                                                heads.integer, width.integer, expand.integer, hidden.integer)
                                      .str());
     fields.push_back({"heads", std::move(heads)});
-    fields.push_back({"key_heads", get("n_groups", numberValue(int64_t(8)))});
+    fields.push_back({"key_heads", renamed("n_groups", "mamba_n_groups", numberValue(int64_t(8)))});
     fields.push_back({"head_dim", std::move(states)});
     fields.push_back({"value_dim", std::move(width)});
     fields.push_back({"norm_eps", get("layer_norm_epsilon", numberValue(family.eps))});
   }
-  fields.push_back({"conv", object({{"kernel", get("conv_kernel", numberValue(int64_t(4)))},
-                                    {"bias", get("use_conv_bias", boolValue(true))}})});
-  Value steps = arrayValue({get("time_step_min", numberValue(0.001)), get("time_step_max", numberValue(0.1))});
+  fields.push_back({"conv", object({{"kernel", renamed("conv_kernel", "mamba_d_conv", numberValue(int64_t(4)))},
+                                    {"bias", renamed("use_conv_bias", "mamba_conv_bias", boolValue(true))}})});
+  Value steps = arrayValue({renamed("time_step_min", "mamba_dt_min", numberValue(0.001)),
+                            renamed("time_step_max", "mamba_dt_max", numberValue(0.1))});
   fields.push_back({"step_range", named(std::move(steps), "time_step_min")});
   return object(std::move(fields));
 }
@@ -130,6 +135,9 @@ void Translation::fixedKeysOfOnePart() {
   only("rms_norm", boolValue(true));
   only("rms_norm_eps", get("layer_norm_epsilon", numberValue(family.eps)));
   if (family.name == "nemotron_h") {
+    only("norm_eps", get("layer_norm_epsilon", numberValue(family.eps)));
+    for (StringRef key : {"mamba_chunk_size", "mamba_dt_init_floor"}) // as chunk_size, time_step_floor
+      (void)take(key);
     for (StringRef key :
          {"attention_bias", "mlp_bias", "mamba_proj_bias", "output_router_logits", "tie_word_embeddings"})
       only(key, boolValue(false));

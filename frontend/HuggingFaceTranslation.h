@@ -24,8 +24,9 @@ std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 /// the families with Mamba and Mamba-2 mixers, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
-  Translation(const Value &config, const Family &family, bool dtypeGiven, Errors &errors)
-      : config(config), family(family), dtypeGiven(dtypeGiven), errors(errors) {}
+  /// `prefix`: where `config` stands in its file, "text_config." or nothing.
+  Translation(const Value &config, const Family &family, bool dtypeGiven, Errors &errors, llvm::StringRef prefix = "")
+      : config(config), family(family), dtypeGiven(dtypeGiven), prefix(prefix), errors{errors, prefix} {}
   std::optional<HuggingFaceModel> run();
 
 private:
@@ -40,7 +41,7 @@ private:
   }
   /// A value of the config under its own key and line; of one that follows from another the line of that.
   Value named(Value value, llvm::StringRef key, int64_t line = 0) {
-    value.origin = key.str();
+    value.origin = (prefix + key).str();
     if (!value.line)
       value.line = line ? line : config.line;
     return value;
@@ -57,7 +58,9 @@ private:
       return;
     std::vector<Value> names;
     for (const std::string &key : keys)
-      names.push_back(stringValue(key));
+      names.push_back(stringValue((prefix + key).str()));
+    if (!prefix.empty() && keys.front() == "tie_word_embeddings") // may stand beside the part
+      names.push_back(stringValue(keys.front()));
     std::vector<Field> fields = {{"keys", arrayValue(std::move(names))}, {"value", value}, {"absent", absent}};
     if (null)
       fields.push_back({"null", *null});
@@ -123,7 +126,15 @@ private:
   const Value &config;
   const Family &family;
   bool dtypeGiven;
-  Errors &errors;
+  llvm::StringRef prefix;
+  struct {
+    Errors &all;
+    llvm::StringRef prefix;
+    void report(llvm::StringRef path, const std::string &message) {
+      all.report(path.starts_with(prefix) ? path : (prefix + path).str(), message);
+    }
+    int64_t number() const { return all.number(); }
+  } errors;
   std::vector<llvm::StringRef> known;
   llvm::StringSet<> seen; ///< first keys of `compared`
   std::vector<Value> compared;

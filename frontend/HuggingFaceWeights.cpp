@@ -13,12 +13,14 @@ class Names {
 public:
   /// Norms of qwen3_next and qwen3_5, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and nemotron_h have one
   /// part, called mixer whatever it is.
-  Names(StringRef family, const Value &description)
+  Names(StringRef family, const Value &description, bool beside)
       : family(family), description(description),
         normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5")),
-        onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"),
-        body(onePart ? "backbone." : "model."), attentionName(onePart ? "mixer." : "self_attn."),
-        mambaName(onePart ? "mixer." : "mamba.") {}
+        onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"), beside(beside),
+        body(onePart  ? "backbone."
+             : beside ? "model.language_model."
+                      : "model."),
+        attentionName(onePart ? "mixer." : "self_attn."), mambaName(onePart ? "mixer." : "mamba.") {}
   Value run();
 
 private:
@@ -54,7 +56,7 @@ private:
   StringRef family;
   const Value &description;
   int64_t normPlus;
-  bool onePart;
+  bool onePart, beside; ///< beside: of a model that reads pictures, too
   StringRef body, attentionName, mambaName;
   std::vector<Field> weights;
 };
@@ -303,6 +305,8 @@ Value Names::run() {
     unread.push_back(stringValue(llvm::formatv("model.layers.{0}.*", number(description, "num_layers")).str()));
   if (family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens
+  if (beside)
+    unread.push_back(stringValue("model.visual.*"));
   if (family == "minimax") // powers of its decays
     for (StringRef name : {"*.query_decay", "*.key_decay", "*.diagonal_decay"})
       unread.push_back(stringValue(name));
@@ -316,4 +320,6 @@ Value Names::run() {
                       {"unread", arrayValue(std::move(unread))}});
 }
 
-Value json::importOfHuggingFace(StringRef family, const Value &description) { return Names(family, description).run(); }
+Value json::importOfHuggingFace(StringRef family, const Value &description, bool beside) {
+  return Names(family, description, beside).run();
+}

@@ -16,7 +16,7 @@ llvm::LogicalResult checkImport(const ModelSpec &spec, llvm::ArrayRef<NamedTenso
 
 namespace json {
 /// The `import` of a description that a config.json of this family became.
-Value importOfHuggingFace(llvm::StringRef family, const Value &description);
+Value importOfHuggingFace(llvm::StringRef family, const Value &description, bool beside);
 } // namespace json
 
 } // namespace braid

@@ -123,6 +123,17 @@ TEST(HuggingFace, NemotronHWithExperts) {
   EXPECT_EQ(moe.sharedHidden, 3712);
   EXPECT_EQ(moe.activation, "relu2");
   EXPECT_EQ(parameters(*parsed.spec), 31'577'940'288);
+  // Names that some of its configs have.
+  parsed = parse(config("nemotron_h", R"("hybrid_override_pattern": "M", "mamba_d_conv": 3, "mamba_n_groups": 2,
+      "mamba_conv_bias": false, "mamba_dt_min": 0.002, "mamba_expand": 3, "norm_eps": 1e-5, "mamba_chunk_size": 128)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  const auto &mixer = std::get<LsmSpec>(*parsed.spec->findMixer('M'));
+  EXPECT_EQ(mixer.conv->kernel, 3);
+  EXPECT_FALSE(mixer.conv->bias);
+  EXPECT_EQ(mixer.keyHeads, 2);
+  EXPECT_EQ(mixer.stepRange[0], 0.002);
+  expectError(config("nemotron_h", R"("hybrid_override_pattern": "M", "mamba_d_conv": 3, "conv_kernel": 4)"),
+              "config.json:2: mamba_d_conv: 3 is not conv_kernel 4; valid: one of the two keys");
   text = config("nemotron_h", R"("layers_block_type": ["mamba", "moe"], "n_group": 4, "topk_group": 2,
       "moe_latent_size": 512)");
   parsed = parse(text);
@@ -221,6 +232,39 @@ TEST(HuggingFace, Qwen35) {
   expectError(config("qwen3_5_moe_text", R"("norm_topk_prob": true)"),
               "config.json:2: norm_topk_prob: true is of an unknown key of a qwen3_5_moe_text config; valid: the keys "
               "that models/README.md lists");
+}
+
+TEST(HuggingFace, PartForTextOfQwen35) {
+  auto nested = [](const std::string &inside, const std::string &beside = "") {
+    return config("qwen3_5_moe", R"("text_config": {"model_type": "qwen3_5_moe_text", "hidden_size": 1024)" + inside +
+                                     "},\n\"vision_config\": {\"depth\": 27}, \"image_token_id\": 248056" + beside);
+  };
+  Parsed flat = parse(config("qwen3_5_moe_text", R"("hidden_size": 1024, "tie_word_embeddings": true)"));
+  for (const std::string &text :
+       {nested(R"(, "tie_word_embeddings": true)"), nested("", R"(, "tie_word_embeddings": true)"),
+        nested(R"(, "tie_word_embeddings": true)", R"(, "tie_word_embeddings": true)")}) {
+    Parsed parsed = parse(text);
+    ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+    EXPECT_TRUE(parsed.spec->tieEmbeddings);
+    EXPECT_EQ(parameters(*parsed.spec), parameters(*flat.spec));
+  }
+  auto file = "config.json:2: ";
+  expectError(nested(R"(, "num_experts_per_tok": 300)"),
+              std::string(file) +
+                  "text_config.num_experts_per_tok: 300 exceeds text_config.num_experts 256; valid: 1 to 256");
+  expectError(nested(R"(, "hidden_act": "gelu")"), std::string(file) +
+                                                       "text_config.hidden_act: \"gelu\" of a "
+                                                       "qwen3_5_moe_text config is not computed; valid: \"silu\"");
+  expectError(nested(R"(, "depth": 3)"), std::string(file) +
+                                             "text_config.depth: 3 is of an unknown key of a qwen3_5_moe_text "
+                                             "config; valid: the keys that models/README.md lists");
+  expectError(nested("", ", \"hidden_size\": 64"),
+              "config.json:3: hidden_size: 64 is of an unknown key of a qwen3_5_moe config; "
+              "valid: those of text stand in text_config");
+  expectError(
+      nested(R"(, "tie_word_embeddings": true)", R"(, "tie_word_embeddings": false)"),
+      "config.json:3: tie_word_embeddings: false is not text_config.tie_word_embeddings true; valid: one of the two "
+      "keys");
 }
 
 TEST(HuggingFace, Glm4Moe) {

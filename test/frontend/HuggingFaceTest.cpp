@@ -218,7 +218,9 @@ TEST(HuggingFace, Refusals) {
               file + "1: model_type: is missing in what looks like a config.json of Hugging Face's transformers" +
                   valid);
   expectError(config("llava", R"("text_config": {})"),
-              file + "2: text_config: an object is the part for text of a larger model's config, which is not read" +
+              file +
+                  "2: text_config: an object is the part for text of a larger model's config, which is not read but "
+                  "of a qwen3_5 or qwen3_5_moe" +
                   valid);
   expectError(config("nemotron_h"), file + "1: layers_block_type: is missing, without which transformers takes layers "
                                            "with experts; valid: a list, or hybrid_override_pattern");

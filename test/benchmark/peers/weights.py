@@ -40,6 +40,11 @@ FAMILIES["qwen3_5_text"] = [{key: SPLIT[key] for key in SPLIT if key == "head_di
 GLM = {"num_hidden_layers": 4, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "routed_scaling_factor": 2.5}
 FAMILIES["glm4_moe"] = [GLM | {"num_mtp_layers": 0, "attention_bias": True, "use_qk_norm": True, "n_shared_experts": 2},
                         GLM | {"n_group": 4, "topk_group": 2, "first_k_dense_replace": 3, "head_dim": 24, "norm_topk_prob": False}]
+# The same as parts of models that read pictures.
+VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16}
+PARTS = ("qwen3_5_moe", "qwen3_5")
+for part in PARTS:
+    FAMILIES[part] = [more | {"tie_word_embeddings": part == "qwen3_5"} for more in FAMILIES[part + "_text"]]
 # Lightning attention or attention; factors of what passes by and of what is added.
 FAMILIES["minimax"] = [
     {"num_hidden_layers": 5, "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
@@ -114,8 +119,12 @@ def compare(family, more, folder):
     given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if family.startswith("mamba") else BASE
     if family == "nemotron_h":
         given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
+    kind = transformers.AutoModelForCausalLM
+    if family in PARTS:
+        given, more = {"text_config": given | more, "vision_config": VISION}, {"tie_word_embeddings": more["tie_word_embeddings"]}
+        kind = transformers.AutoModelForImageTextToText
     config = transformers.AutoConfig.for_model(family, **(given | more))
-    model = fix(transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32))
+    model = fix(kind.from_config(config, dtype=torch.float32))
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
@@ -128,7 +137,7 @@ def compare(family, more, folder):
     (folder / "text.txt").write_text("Pack my box with five dozen liquor jugs. " * 20)
     run("braid-run", "train", program, "--init-from", made, "--data", folder / "text.txt", "--steps=3", "--lr=0.02", "--warmup=0", "--checkpoint-dir", trained)
     run("braid-run", "export", program, "--checkpoint", trained, "--like", made, "--output", exported)
-    read, loading = transformers.AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
+    read, loading = kind.from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
     if any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         sys.exit(f"{family}: {loading}")
     return differences(model, program, made, folder), differences(fix(read), program, trained, folder)
