@@ -99,6 +99,16 @@ int resultNamed(func::FuncOp function, StringRef name) {
   return -1;
 }
 
+/// Index of the result that is the gradient of this parameter, or -1; of others of its name the layers differ.
+int gradientOf(func::FuncOp function, unsigned argument) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (auto of = function.getResultAttrOfType<StringAttr>(i, attrs::of);
+        of && of == function.getArgAttr(argument, attrs::name) &&
+        function.getResultAttr(i, attrs::layers) == function.getArgAttr(argument, attrs::layers))
+      return i;
+  return -1;
+}
+
 LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   function->removeAttr("braid.train");
@@ -164,19 +174,18 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
                                     << " has no gradient: the loss does not depend on it";
   }
   // A correction's is the load that the entry returns; it is read here, by nobody outside.
-  llvm::SmallDenseSet<int> loads;
-  for (Parameter &parameter : parameters.corrections) {
-    int index = resultNamed(function, "gradient." + parameter.name);
-    if (index < 0)
+  SmallVector<int> loads;
+  for (const Parameter &parameter : parameters.corrections) {
+    loads.push_back(gradientOf(function, parameter.value.getArgNumber()));
+    if (loads.back() < 0)
       return function.emitOpError() << "parameter " << parameter.name << " has " << attrs::correctionRate
-                                    << " but no result is named gradient." << parameter.name;
-    loads.insert(index);
+                                    << " but no result is its gradient";
   }
 
   // What the host reads: the mean loss instead of sum and count; everything else stays as the frontend named it.
   forward.assign(terminator->operand_begin(), terminator->operand_end()); // rebuilt forward ops have new results
-  for (Parameter &parameter : parameters.corrections)
-    parameter.gradient = forward[resultNamed(function, "gradient." + parameter.name)];
+  for (auto [parameter, load] : llvm::zip_equal(parameters.corrections, loads))
+    parameter.gradient = forward[load];
   // The gradient of the loss finds the sum on its way: the forward's sum is then read by nobody and not computed.
   if (auto loss = forward[sumIndex].getDefiningOp<LinearCrossEntropyOp>())
     for (Operation *user : loss.getLabels().getUsers())
@@ -187,7 +196,8 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   for (auto [i, value] : llvm::enumerate(forward)) {
     if (static_cast<int>(i) == auxIndex && auxScale)
       value = MulOp::create(entry.builder, loc, value.getType(), value, auxScale);
-    if (static_cast<int>(i) != sumIndex && static_cast<int>(i) != countIndex && !loads.contains(i))
+    if (static_cast<int>(i) != sumIndex && static_cast<int>(i) != countIndex &&
+        !llvm::is_contained(loads, static_cast<int>(i)))
       entry.result(value, function.getResultAttrDict(i).getValue());
   }
   if (accumulates)

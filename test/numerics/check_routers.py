@@ -34,6 +34,11 @@ MODELS = {
     "deepseek_v2": {"E": EXPERTS | {"router": {"normalize": False, "groups": 3, "kept_groups": 2, "group_score": "max", "scale": 4.0}}},
     "nemotron": {"E": EXPERTS | {"activation": "relu2", "latent_dim": 10, "shared_hidden": 8, "router": CORRECTED | {"balance_loss": 0, "z_loss": 0}}},
     "softmax, corrected": {"E": EXPERTS | {"router": {"correction": True, "correction_rate": 0.0625, "normalize": False}}},
+    # In rounds, of which every one has two kinds of layers with experts: names that only layers tell apart.
+    "rounds": {
+        "E": EXPERTS | {"router": CORRECTED},
+        "F": EXPERTS | {"expert_hidden": 8, "router": CORRECTED | {"correction_rate": 0.125}},
+    },
     # Layers with experts in two runs, of which one corrects; capacity counts what corrections chose.
     "two kinds": {
         "E": EXPERTS | {"router": CORRECTED, "capacity_factor": 1.0, "drop_policy": "score"},
@@ -43,7 +48,9 @@ MODELS = {
 
 
 def described(name, dtype):
-    return BASE | {"name": name, "dtype": dtype, "ffns": dict(MODELS[name]), "ffn_pattern": "EFE" if "F" in MODELS[name] else "E"}
+    pattern = {"rounds": "EF", "two kinds": "EFE"}.get(name, "E")
+    layers = {"num_layers": 4} if name == "rounds" else {}
+    return BASE | layers | {"name": name, "dtype": dtype, "ffns": dict(MODELS[name]), "ffn_pattern": pattern}
 
 
 def check_step(report, model, weights, batch):
@@ -69,8 +76,9 @@ def check_accumulated(report, name, rng):
     moments = {n: np.zeros_like(weights[t["of"]]) for n, t in model.tensors.items() if t["role"] == "moment"}
     rate = {"learning_rate": np.array([0.01]), "step": np.array([1], np.int32)}
     values = model.call("update_step", dict(weights) | sums | moments | rate, parameters)
-    report.line(len(parameters) == 2, "corrections of two runs", str(parameters))
-    report.compare("corrections of two batches", values, model.corrected(weights, loads), 0)
+    layers = sum(len(model.parameters[n]["layers"]) or 1 for n in parameters)
+    report.line(layers == (4 if name == "rounds" else 2), f"{name}: corrections of {layers} layers", str(parameters))
+    report.compare(f"{name}: corrections of two batches", values, model.corrected(weights, loads), 0)
 
 
 def check_balance(report, rng):
@@ -106,7 +114,8 @@ def main():
             if any(n.endswith("moe.correction") for n in model.parameters):
                 check_step(report, model, weights, batch)
         report.name = "routers"
-        check_accumulated(report, "two kinds", rng)
+        for name in ("two kinds", "rounds"):
+            check_accumulated(report, name, rng)
         check_balance(report, rng)
     return report.finish()
 

@@ -104,9 +104,10 @@ class CompiledModel:
         numbers = lambda name: self.parameters[name]["layers"] or [int(name.split(".")[1])]
         experts = sorted(i for n in self.parameters if n.endswith("moe.router") for i in numbers(n))
         for name in (n for n in self.parameters if n.endswith("moe.correction")):
-            router = self.description["ffns"][pattern[numbers(name)[0] % len(pattern)]]["router"]
-            load = np.array([loads[experts.index(i)] for i in numbers(name)]).reshape(stacked[name].shape)
-            out[name] = moe.correct(stacked[name], load, router.get("correction_rate", 0.001))
+            routers = [self.description["ffns"][pattern[i % len(pattern)]]["router"] for i in numbers(name)]
+            rates = np.array([router.get("correction_rate", 0.001) for router in routers])[:, None]
+            rows = stacked[name].reshape(len(rates), -1)
+            out[name] = moe.correct(rows, [loads[experts.index(i)] for i in numbers(name)], rates).reshape(stacked[name].shape)
         return out
 
     def step_inputs(self, stacked, batch, learning_rate=0.0, number=1):

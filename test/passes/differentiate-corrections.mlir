@@ -22,7 +22,7 @@ func.func @train_step(%table: tensor<32x16xf32> {braid.name = "embed.weight", br
                                                       braid.layers = array<i32: 0, 1, 2, 3, 4, 5>, braid.correction_rate = 0.125 : f64},
                       %tokens: tensor<2x8xi32> {braid.name = "tokens", braid.role = "input"}, %counts: tensor<2x3x4xi32>)
     -> (tensor<1xf32> {braid.name = "loss_sum"}, tensor<1xf32> {braid.name = "loss_count"},
-        tensor<2x3x4xf32> {braid.name = "gradient.layers.{}.moe.correction", braid.role = "gradient", braid.of = "layers.{}.moe.correction"})
+        tensor<2x3x4xf32> {braid.name = "gradient.layers.{}.moe.correction", braid.role = "gradient", braid.of = "layers.{}.moe.correction", braid.layers = array<i32: 0, 1, 2, 3, 4, 5>})
     attributes {braid.entry, braid.train = {clip_norm = 1.0 : f64}} {
   %x = "braid.embed"(%tokens, %table) : (tensor<2x8xi32>, tensor<32x16xf32>) -> tensor<2x8x16xf32>
   %logits = "braid.linear"(%x, %table) <{transposed}> : (tensor<2x8x16xf32>, tensor<32x16xf32>) -> tensor<2x8x32xf32>
