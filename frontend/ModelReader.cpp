@@ -190,6 +190,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.choice("slopes", spec.slopes, {"minimax", "transnormer"});
   if (traits.has("gate_rank"))
     r.integer("gate_rank", spec.gateRank, 1, maxWidth);
+  if (traits.has("output_gate_rank"))
+    r.integer("output_gate_rank", spec.outputGateRank, 0, maxWidth);
   if (traits.has("mix_rank"))
     r.integer("mix_rank", spec.mixRank, 1, maxWidth);
   if (traits.has("gate_divisor"))
@@ -209,6 +211,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   if (traits.has("step_range"))
     r.range("step_range", spec.stepRange);
   readScanOutput(r, spec, traits.has("output_norm"));
+  if (spec.outputGateRank && !spec.outputGate)
+    r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
   return spec;
 }
 

@@ -133,6 +133,7 @@ struct LsmSpec {
   double scale = 0.0; ///< of q; 0: 1 / sqrt(head_dim)
   bool outputNorm = true;
   std::optional<std::string> outputGate; ///< activation of the gate
+  int64_t outputGateRank = 0; ///< the gate is a projection through so many features; 0: of the input
   double normEps = 1e-5;
   std::array<double, 2> decayRange{1.0, 16.0}; ///< initial exp(A_log)
   std::array<double, 2> stepRange{0.001, 0.1}; ///< initial softplus(dt_bias)

@@ -18,5 +18,8 @@ Value braid::buildKda(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value f = p.lowRank("f", {headsOf(spec, H), K});
   Value aLog = decayRate(b, spec), dtBias = stepBias(b, spec, {K});
   in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), f.getType(), f, aLog, dtBias);
-  return gatedOutput(b, spec, scan(b, spec, LsmClass::VH, in), p["g"]);
+  Value o = scan(b, spec, LsmClass::VH, in);
+  bool narrow = spec.outputGate && spec.outputGateRank;
+  Value gate = narrow ? p.lowRank("g", {headsOf(spec, H), spec.valueDim}, /*wide=*/false) : p["g"];
+  return gatedOutput(b, spec, o, gate);
 }

@@ -38,7 +38,9 @@ void braid::addQkvg(Projections &p, const LsmSpec &spec, int64_t queryHeads, int
   p.add("q", {headsOf(spec, queryHeads), spec.headDim});
   p.add("k", {headsOf(spec, keyHeads), spec.headDim});
   p.add("v", {headsOf(spec, valueHeads), spec.valueDim});
-  if (spec.outputGate)
+  if (spec.outputGate && spec.outputGateRank)
+    p.addLowRank("g", spec.outputGateRank);
+  else if (spec.outputGate)
     p.add("g", {headsOf(spec, spec.heads), spec.valueDim});
 }
 

@@ -444,6 +444,13 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4, "head_dim": 16)",
        R"("kind": "titans", "heads": 4, "head_dim": 16, "mini_batch": 0)",
        "m.json:5: mixers.L.mini_batch: 0 is out of range; valid: 1 to 128"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)",
+       R"("kind": "kda", "heads": 4, "head_dim": 16, "output_gate_rank": 16, "output_gate": null)",
+       "m.json:5: mixers.L.output_gate_rank: has no gate to be of; valid: together with output_gate, one of silu, "
+       "sigmoid, tanh, relu, gelu"},
+      {R"("kind": "gla", "heads": 4, "head_dim": 16)",
+       R"("kind": "gla", "heads": 4, "head_dim": 16, "output_gate_rank": 16)",
+       "m.json:5: mixers.L.output_gate_rank: unknown key; did you mean output_gate?"},
       {R"("heads": 8, "kv_heads": 2, "head_dim": 8)", R"("heads": 4096, "head_dim": 64)",
        "m.json:6: mixers.N.heads: 4096 times head_dim 64 exceeds 131072 features of a token; valid: at most 2048"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "gla", "heads": 128, "head_dim": 1024)",

@@ -98,7 +98,7 @@ VARIANTS = {
     ],
     "kda": [
         {"heads": 2, "head_dim": 16},
-        {"heads": 8, "head_dim": 8, "value_dim": 12, "allow_neg_eigval": True, "gate_rank": 5, "output_gate": None},
+        {"heads": 8, "head_dim": 8, "value_dim": 12, "allow_neg_eigval": True, "gate_rank": 5, "output_gate_rank": 3},
     ],
     "rwkv7": [
         {"heads": 2, "head_dim": 16, "gate_rank": 8},

@@ -151,12 +151,17 @@ class Mixer:
 
         return self.tape.call(run, *values)[0]
 
+    def gate(self, shape):
+        if self.spec.get("output_gate_rank", 0):
+            return self.tape.linear(self.project("lsm.wg1", None), self.w["lsm.wg2"], shape)
+        return self.project("lsm.wg", shape)
+
     def gate_and_project(self, o, all_heads=False, norm_first=True):
         """RMSNorm per head (or over all heads), times act(x wg); then wo."""
         s, gate = self.spec, self.spec["output_gate"]
         shape = (s["heads"] * s["value_dim"],) if all_heads else (s["heads"], s["value_dim"])
         o = self.tape.reshape(o, o.shape[:2] + shape)
-        g = self.project("lsm.wg", shape) if gate else None
+        g = self.gate(shape) if gate else None
         if s["output_norm"] and gate:
             w = self.w["lsm.norm.weight"]
             o = self.tape.call(
