@@ -7,7 +7,7 @@
     program.check(f, {"x": .., "w": ..}, {"y": reference}, limit=2e-6)
     sys.exit(program.finish())
 
-All functions of a Program go through one braid-compile; every `check` is one braid-run call and one line of output. Inputs are
+All functions of a Program go through one braid-compile; every `check` is one call and one line of output, many calls one braid-run. Inputs are
 rounded to the type of the argument before the reference sees them: `rounded`.
 
 With BRAID_RECORD=DIR nothing is compiled or called: each Program leaves itself and the files of its cases in DIR/NAME, for a machine that has
@@ -27,6 +27,7 @@ import numpy as np
 
 from common import largest_error, relative_error
 
+TOGETHER_BYTES = 64 << 20  # of files of cases that one process calls
 UNITS = ("adjoint", "cache", "per_head", "ring", "transposed", "stacked")
 TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 
@@ -203,6 +204,27 @@ class Compiled:
         run(command)
         return {name: np.load(f"{base}.out{i}.npy") for i, name in enumerate(outputs)}
 
+    def call_all(self, calls):
+        """Of (function, inputs, outputs) each what call() gives, one after the other in one process, which loads the program once."""
+        lines, files = [], []
+        for function, inputs, outputs in calls:
+            self.calls += 1
+            base = os.path.join(self.folder, f"call{self.calls}")
+            given = {name: f"{base}.in{i}.npy" for i, name in enumerate(inputs)}
+            taken = {name: f"{base}.out{i}.npy" for i, name in enumerate(outputs)}
+            for name, path in given.items():
+                np.save(path, np.ascontiguousarray(inputs[name]))
+            lines.append(json.dumps({"function": function, "inputs": given, "outputs": taken}))
+            files.append((given, taken))
+        path = os.path.join(self.folder, f"calls{self.calls}.jsonl")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+        run([tool("braid-run"), "call", self.path, "--calls", path])
+        results = [{name: np.load(path) for name, path in taken.items()} for _, taken in files]
+        for path in (path for sides in files for side in sides for path in side.values()):
+            os.remove(path)
+        return results
+
     def run_ranks(self, function, inputs, outputs, ranks):
         """As call(), with files {name: path}, `{rank}` in their names, that every rank reads and writes for itself."""
         command = [tool("braid-run"), "call", self.path, f"@{function}", "--ranks", str(ranks), "--threads", "1"]
@@ -237,6 +259,12 @@ def run(command):
             f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
         )
     return done.stdout
+
+
+def size_of(case):
+    """Bytes of a case's files, about."""
+    function = case[0]
+    return sum(4 * int(np.prod(o.type.shape)) for o in [*function.inputs.values(), *function.outputs.values()])
 
 
 class Report:
@@ -334,16 +362,41 @@ class Program(Report):
             self.compiled = Compiled(path)
         return self.compiled
 
-    def call(self, function, inputs):
-        """Values of all outputs; inputs are converted to the types of the arguments."""
-        converted = {}
+    def converted(self, function, inputs):
+        """As files of the arguments' types hold them."""
+        arrays = {}
         for name, operand in function.inputs.items():
             array = stored(inputs[name], operand.type.dtype)
             if array.shape != operand.type.shape:
                 raise ValueError(f"@{function.name}: {name} is {array.shape}, expected {operand.type.shape}")
-            converted[name] = array
-        values = self.compile().call(function.name, converted, list(function.outputs))
+            arrays[name] = array
+        return arrays
+
+    def call(self, function, inputs):
+        """Values of all outputs; inputs are converted to the types of the arguments."""
+        values = self.compile().call(function.name, self.converted(function, inputs), list(function.outputs))
+        return self.widened(function, values)
+
+    def widened(self, function, values):
         return {name: loaded(array, function.outputs[name].type.dtype) for name, array in values.items()}
+
+    def compare_together(self, cases):
+        """Cases that one process calls. Where it fails each has a process of its own, which shows what failed; if none does, that is a failure too."""
+        failed = self.failed
+        try:
+            calls = [(case[0].name, self.converted(case[0], case[1]), list(case[0].outputs)) for case in cases]
+            all_values = self.compile().call_all(calls) if len(cases) > 1 else [None]
+            error = None
+        except RuntimeError as together:
+            all_values, error = [None] * len(cases), together
+        for (function, inputs, references, limit, label, floors), values in zip(cases, all_values):
+            try:
+                values = self.widened(function, values) if values is not None else self.call(function, inputs)
+                self.compare(label, values, references, limit, floors)
+            except RuntimeError as alone:
+                self.line(False, label, str(alone))
+        if error and self.failed == failed:
+            self.line(False, "calls of one process", str(error))
 
     def check(self, function, inputs, references, limit, label="", floors=None):
         """Remembers a case; it runs in finish(), when all functions are known."""
@@ -409,13 +462,16 @@ class Program(Report):
         except RuntimeError as error:
             self.line(False, "braid-compile", str(error))
             return super().finish()
-        for case in self.pending:
-            try:
-                if callable(case):
+        together = []
+        for case in [*self.pending, None]:
+            if together and (case is None or callable(case) or sum(size_of(c) for c in [*together, case]) > TOGETHER_BYTES):
+                self.compare_together(together)
+                together = []
+            if callable(case):
+                try:
                     case(self)
-                else:
-                    function, inputs, references, limit, label, floors = case
-                    self.compare(label, self.call(function, inputs), references, limit, floors)
-            except RuntimeError as error:
-                self.line(False, "call" if callable(case) else case[4], str(error))
+                except RuntimeError as error:
+                    self.line(False, "call", str(error))
+            elif case:
+                together.append(case)
         return super().finish()
