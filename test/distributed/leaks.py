@@ -3,7 +3,7 @@
 As test/numerics/check_leaks.py, for whole models: every mixer that braid-compile knows, bare and with every further part it takes, in one model, each layer
 followed by experts whose output weights are 0, so that layers are sliced and woven but experts, which add rows up in the order of the routes, change nothing. The tokens of one
 document, which has no labels, are replaced: loss and gradients on both ranks must keep every bit. With labels, or without borders, they must not.
-Usage: leaks.py MESH [FLAG..]: flags of braid-compile; needs braid-compile and braid-run in PATH.
+Usage: leaks.py MESH [full] [FLAG..]: flags of braid-compile; `full`: bare only those of which that is another reach (attention without a window); needs braid-compile and braid-run in PATH.
 """
 import json
 import os
@@ -25,11 +25,13 @@ class Model:
     def __init__(self, folder, *options):
         source = Source(folder, "f32")
         mixers = source.mixers()
+        if "full" in options:
+            mixers = {l: m for l, m in mixers.items() if m.get("window") == 0} | Source(folder, "f32", "full").mixers()
         self.labels = [m["kind"] + "".join(f" {k}" for k in FEATURES if m.get(k) not in (None, OFF[k])) for m in mixers.values()]
         with open(source.path, "w", encoding="utf-8") as file:
             json.dump(description(mixers, "f32") | {"ffns": {"F": EXPERTS}}, file)
         self.path, self.folder = os.path.join(folder, "leaks.braid"), folder
-        run([tool("braid-compile"), source.path, "-o", self.path, *options])
+        run([tool("braid-compile"), source.path, "-o", self.path, *(o for o in options if o != "full")])
         info = Compiled(self.path).info()
         tensors, self.mesh = info["tensors"], info["mesh"]
         self.slices = [int(end) for end in info["metadata"].get("sequence_slices", "").split(",") if end]

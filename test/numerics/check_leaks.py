@@ -287,12 +287,13 @@ class LeakCheck:
     def weight_gradients(self, layer):
         return [f"gradient.{layer.name(w)}" for w in layer.weights if w.trained]
 
-    def call(self, changed):
+    def calls(self, *changed):
+        """Each with other inputs."""
         names = []
         for layer in self.layers:
             names += [f"{layer.letter}.y", f"gradient.{layer.letter}.x", *self.weight_gradients(layer)]
             names += [f"{layer.name(s)}.final" for s in layer.states]
-        return self.program.call("leak", self.stored | {n: self.bits_of(n, a) for n, a in changed.items()}, names)
+        return self.program.call_all(("leak", self.stored | {n: self.bits_of(n, a) for n, a in c.items()}, names) for c in changed)
 
     def same(self, layer, what, a, b, where=None):
         """Bits of a and b outside of the mask `where` [B, T]."""
@@ -309,7 +310,9 @@ class LeakCheck:
         mask = groups.masks[label]
         fresh = lambda a, s: np.where(mask[..., None], s * self.rng.standard_normal(a.shape), a).astype(np.float32)
         xs = {f"{layer.letter}.x": fresh(self.values[f"{layer.letter}.x"], scale) for layer in self.layers}
-        moved = self.call(xs | {"dy": fresh(self.values["dy"], 1.0)})
+        # Without a cotangent the document's part of every weight's gradient is zero.
+        silent = {"dy": np.where(mask[..., None], 0, self.values["dy"]).astype(np.float32)}
+        moved, before, after = self.calls(xs | {"dy": fresh(self.values["dy"], 1.0)}, silent, silent | xs)
         words = f"{label} x {scale:g}"
         for layer in self.layers:
             for name in (f"{layer.letter}.y", f"gradient.{layer.letter}.x"):
@@ -318,9 +321,6 @@ class LeakCheck:
                 name, rows = f"{layer.name(state)}.final", np.arange(BATCH) != groups.rows[label]
                 rows = rows if groups.last[label] else np.ones(BATCH, bool)
                 self.same(layer, f"{words}: {name}", base[name][rows], moved[name][rows])
-        # Without a cotangent the document's part of every weight's gradient is zero.
-        silent = {"dy": np.where(mask[..., None], 0, self.values["dy"]).astype(np.float32)}
-        before, after = self.call(silent), self.call(silent | xs)
         for layer in self.layers:
             for name in self.weight_gradients(layer):
                 self.same(layer, f"{words}: {name}", before[name], after[name])
@@ -330,7 +330,7 @@ class LeakCheck:
         states = {layer.name(s): layer for layer in self.layers for s in layer.states}
         mask = np.zeros((BATCH, TOKENS), bool)
         mask[1, :70] = True
-        moved = self.call({n: self.rng.standard_normal(self.values[n].shape).astype(np.float32) for n in states})
+        (moved,) = self.calls({n: self.rng.standard_normal(self.values[n].shape).astype(np.float32) for n in states})
         for layer in self.layers:
             if not layer.states:
                 continue
@@ -345,7 +345,7 @@ class LeakCheck:
         x = {f"{layer.letter}.x": self.values[f"{layer.letter}.x"].copy() for layer in self.layers}
         for a in x.values():
             a[:, 63] = a[:, 62]
-        before, after = self.call({"cu_seqlens": cu}), self.call({"cu_seqlens": cu} | x)
+        before, after = self.calls({"cu_seqlens": cu}, {"cu_seqlens": cu} | x)
         for layer in self.layers:
             for name, side in ((f"{layer.letter}.y", np.s_[:, 64:]), (f"gradient.{layer.letter}.x", np.s_[:, :63])):
                 if not np.all(np.isfinite(self.numbers(name, before[name]))) or np.array_equal(before[name][side], after[name][side]):
@@ -353,7 +353,7 @@ class LeakCheck:
                     self.failures[layer.letter].append(words)
 
     def run(self):
-        base, groups = self.call({}), Groups()
+        (base,), groups = self.calls({}), Groups()
         self.joined()
         for label, mask in groups.masks.items():
             self.change_contents(groups, label, base, SMALL)
@@ -381,9 +381,11 @@ class LeakCheck:
         store = lambda n, a: self.program.store(stored(a, tensors[n]["dtype"]) if tensors[n]["dtype"] == "bf16" else a)
         inputs = {n: store(n, a) for n, a in inputs.items()}
 
+        def values(held, tokens, cu_seqlens):
+            return inputs | held | {"tokens": np.array([tokens], np.int32), "cu_seqlens": np.array([cu_seqlens], np.int32)}
+
         def cached(entry, held, tokens, cu_seqlens):
-            values = {"tokens": np.array([tokens], np.int32), "cu_seqlens": np.array([cu_seqlens], np.int32)}
-            out = self.program.call(entry, inputs | held | values, ["logits", *caches])
+            out = self.program.call(entry, values(held, tokens, cu_seqlens), ["logits", *caches])
             return out["logits"], {n: out[n] for n in caches}
 
         def sequence(held, prompt, behind, more):
@@ -406,14 +408,17 @@ class LeakCheck:
         finite = all(np.all(np.isfinite(number(a))) for a in (other, fresh, again, first))
         self.report.line(different == 0 and moved and finite, "prefill and decode", f"{different} logits differ in a bit; finite: {finite}")
         goes_on, _ = cached("decode_1", held, text[:1], [-21, 1])
+        kept, asked, calls = {n: self.program.store(a) for n, a in held.items()}, [], []
         for i, layer in enumerate(self.layers):
             own = {n: a for n, a in held.items() if n.startswith(f"cache.layers.{i}.")}
             if not own:
                 self.report.line(False, f"caches of {layer.label}", "there are none")
                 continue
-            noise = {n: stored(0.4 * rng.standard_normal(a.shape), tensors[n]["dtype"]) for n, a in own.items()}
-            begins, _ = cached("decode_1", held | noise, text[:1], [0, 1])
-            on, _ = cached("decode_1", held | noise, text[:1], [-21, 1])
+            noise = {n: store(n, 0.4 * rng.standard_normal(a.shape).astype(np.float32)) for n, a in own.items()}
+            asked.append(layer)
+            calls += [("decode_1", values(kept | noise, text[:1], cut), ["logits"]) for cut in ([0, 1], [-21, 1])]
+        out = [o["logits"] for o in self.program.call_all(calls)]
+        for layer, begins, on in zip(asked, out[::2], out[1::2], strict=True):
             seen = bool((bits(on) != bits(goes_on)).any()) and bool(np.all(np.isfinite(number(on))))
             leaked = int((bits(begins) != bits(first)).sum())
             self.report.line(seen and leaked == 0, f"caches of {layer.label}", f"{leaked} logits of a new sequence differ; seen when it goes on: {seen}")

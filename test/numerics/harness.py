@@ -205,23 +205,26 @@ class Compiled:
         return {name: np.load(f"{base}.out{i}.npy") for i, name in enumerate(outputs)}
 
     def call_all(self, calls):
-        """Of (function, inputs, outputs) each what call() gives, one after the other in one process, which loads the program once."""
-        lines, files = [], []
+        """Of (function, inputs, outputs) each what call() gives, one after the other in one process, which loads the program once. Nothing is begun anew
+        between them: a call that does not say what is in a cache or a state finds what those before it left."""
+        lines, files, results = [], [], []
         for function, inputs, outputs in calls:
             self.calls += 1
             base = os.path.join(self.folder, f"call{self.calls}")
-            given = {name: f"{base}.in{i}.npy" for i, name in enumerate(inputs)}
-            taken = {name: f"{base}.out{i}.npy" for i, name in enumerate(outputs)}
-            for name, path in given.items():
-                np.save(path, np.ascontiguousarray(inputs[name]))
+            given, taken = {}, {name: f"{base}.out{i}.npy" for i, name in enumerate(outputs)}
+            for i, (name, array) in enumerate(inputs.items()):
+                given[name] = array if isinstance(array, str) else f"{base}.in{i}.npy"
+                if not isinstance(array, str):
+                    np.save(given[name], np.ascontiguousarray(array))
             lines.append(json.dumps({"function": function, "inputs": given, "outputs": taken}))
-            files.append((given, taken))
+            files += [*taken.values(), *(path for name, path in given.items() if path is not inputs[name])]
+            results.append(taken)
         path = os.path.join(self.folder, f"calls{self.calls}.jsonl")
         with open(path, "w", encoding="utf-8") as file:
             file.write("\n".join(lines))
         run([tool("braid-run"), "call", self.path, "--calls", path])
-        results = [{name: np.load(path) for name, path in taken.items()} for _, taken in files]
-        for path in (path for sides in files for side in sides for path in side.values()):
+        results = [{name: np.load(path) for name, path in taken.items()} for taken in results]
+        for path in files:
             os.remove(path)
         return results
 
