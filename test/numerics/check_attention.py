@@ -2,7 +2,8 @@
 
 bf16: operands of products rounded where the CPU multiplies bf16, sums in f32: 5e-3; gradients read the rounded o too, 1.5e-2.
 
-    check_attention.py [wide]   `wide`: only so many rows and heads that on a GPU whose tiles come in boxes (sm_90a) a program owns two tiles of rows
+    check_attention.py [wide [even|odd]]   `wide`: only so many rows and heads that on a GPU whose tiles come in boxes (sm_90a) a program owns two tiles of
+rows; `even`, `odd`: every other case of them, so that two orders of threads have each shape, and each kind of documents, once.
 """
 
 import sys
@@ -79,19 +80,22 @@ def add_packed(program, rng):
         a.check("mixed", rng, documents_of([[-31, -7, 5, 33], [-9, 0, 1, 33]], 33))
 
 
-def add_wide(program, rng):
+def add_wide(program, rng, shares=(0, 1)):
     """So many rows and heads that on a GPU a program owns two tiles of rows: rows that end inside of the second, or before it; a prefix; heads that share keys."""
-    for B, T, H, G, D, window, prefix in (
+    shapes = (
         (8, 200, 8, 8, 64, 0, 0),
         (8, 150, 16, 8, 64, 70, 0),
         (4, 70, 32, 32, 64, 0, 67),
         (1, 129, 64, 64, 128, 0, 0),
         (1, 520, 26, 26, 64, 0, 0),  # so many tiles that the ring goes round
-    ):
+    )
+    for i, (B, T, H, G, D, window, prefix) in enumerate(shapes):
         a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16")
-        a.check("one document", rng, one_document(B, T, -prefix))
         cut = [[-prefix, 1, T // 2, T], [-(prefix // 2), 66, T - 3, T - 3], [0, 1, 1, 1]]
-        a.check("packed", rng, documents_of([cut[i % 3] for i in range(B)], T))
+        rows = (("one document", one_document(B, T, -prefix)), ("packed", documents_of([cut[b % 3] for b in range(B)], T)))
+        for j, (label, documents) in enumerate(rows):
+            if (i + j) % 2 in shares:
+                a.check(label, rng, documents)
 
 
 def add_room(program, rng):
@@ -351,9 +355,9 @@ def add_ring(program, rng):
 
 def main():
     rng = np.random.default_rng(3)
-    if sys.argv[1:] == ["wide"]:
+    if sys.argv[1:2] == ["wide"]:
         wide = Program("attention-wide")
-        add_wide(wide, rng)
+        add_wide(wide, rng, {"even": (0,), "odd": (1,)}[sys.argv[2]] if sys.argv[2:] else (0, 1))
         return wide.finish()
     program = Program("attention")
     add_packed(program, rng)

@@ -1,5 +1,7 @@
 """Projections, embedding, short convolution, loss, sums, views, documents and repeat, with their gradients.
 
+    check_linear.py [short]   `short`: sizes that only many threads share have one case of each kind of kernel
+
 Limits: values 3e-6, gradients 5e-6 (moe-family 11, one matmul); f64 1e-9; bf16 4e-3, one rounding of the result (2^-9).
 """
 
@@ -13,6 +15,8 @@ from rows import activation, l2_norm, short_conv
 from train import cross_entropy
 
 VALUE, GRADIENT = 3e-6, 5e-6
+short = False
+WIDE = 10000  # channels
 
 
 def limits(dtype, gradients=()):
@@ -116,6 +120,8 @@ def add_conv(program, rng, dtype):
             rows["packed"] = documents_of([[-2, 3, 4, 6, T], [0, 1, 2, 20, 33]][:B], T)
         if T > 1:
             rows["padding"] = documents_of([[-5, 1]] * B, T)
+        if short and channels > WIDE:
+            rows = {"packed": rows["packed"]}
         for label, docs in rows.items():
             arrays = {n: docs if n == "documents" else rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
             a = dict(zip(arrays, rounded(list(arrays.values()), dtype)))
@@ -167,6 +173,8 @@ def add_conv_end(program, rng, dtype):
         if T > 10:
             rows["packed"] = documents_of([[-2, 3, 4, 6, T], [0, 1, 2, 20, 33]][:B], T)
             rows["padding"] = documents_of([[-1, 5, T - 3], [0, 4, T - 1]][:B], T)
+        if short and channels > WIDE:
+            rows = {"packed": rows["packed"]}
         for label, docs in rows.items():
             arrays = {n: docs if n == "documents" else rng.standard_normal(o.type.shape) for n, o in f.inputs.items()}
             a = dict(zip(arrays, rounded(list(arrays.values()), dtype)))
@@ -242,7 +250,10 @@ def add_linear_loss(program, rng, dtype):
         )
         for name, value in {"sum": total, "count": count, "dx": dx, "dw": dw, "again": again}.items():
             f.output(name, value)
-        for label, size, low in (("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)):
+        kinds = [("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)]
+        if short and V > 4000:
+            kinds = [kinds[2 if transposed else 1]]
+        for label, size, low in kinds:
             a, b = rounded([rng.standard_normal((B, T, M)) * size, rng.standard_normal(w.type.shape)], dtype)
             ids = rng.integers(low, V, (B, T))
             matrix = b.T if transposed else b
@@ -350,7 +361,9 @@ def add_views(program, rng):
     )
 
 
-def main():
+def main(which=""):
+    global short
+    short = which == "short"
     rng = np.random.default_rng(5)
     program = Program("linear")
     for dtype in ("f32", "f64", "bf16"):  # primes, and what leaves a rest of every kind beside tiles of 64 and 32
@@ -374,4 +387,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

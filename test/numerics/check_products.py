@@ -1,9 +1,9 @@
 """Products, most of bf16, in tiles of GPUs, against NumPy: every orientation of the operands, whole tiles and parts of them, rows that do not begin on
 16 bytes, sums that are added to, groups of rows of any length, sums of several products, long sums in parts.
 
-    check_products.py [ring|boxes|group_boxes|deep|ends|loss|pairs|split]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
+    check_products.py [short|ring|boxes|group_boxes|deep|ends [even|odd]|loss [short]|pairs|split [short]]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`short`: without large cases whose kernels others have, too, of a loss only the rows that are ordinary or far, of parts only terms of one sign beside what is unbounded; `even`, `odd`: every other case, each kind of end in both; `ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import json
@@ -247,7 +247,7 @@ def far_logits(rng, R, K, N):
     return rounded([x, w], "bf16")
 
 
-def add_loss(program, rng, R, K, N):
+def add_loss(program, rng, R, K, N, ordinary=True):
     """The loss of a vocabulary in large tiles: the product says of each what a softmax needs; the tiles behind them are narrower. Words of both, and none."""
     f = program.function(f"loss_{R}x{K}x{N}", "bf16")
     x, w, labels, dsum = f.input("x", (1, R, K)), f.input("w", (K, N)), f.input("labels", (1, R), "i32"), f.input("dsum", (1,), "f32")
@@ -259,8 +259,8 @@ def add_loss(program, rng, R, K, N):
     f.output("again", again)
     ids = rng.integers(-N // 4, N, (1, R))
     ids[0, :3] = 0, N - 1, N - N % 256 - 1
-    ordinary = rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N))], "bf16")
-    for label, (a, b) in (("", ordinary), (" far", far_logits(rng, R, K, N))):
+    drawn = [("", rounded([rng.standard_normal((1, R, K)), rng.standard_normal((K, N))], "bf16"))] if ordinary else []
+    for label, (a, b) in (*drawn, (" far", far_logits(rng, R, K, N))):
         (s, _, _), pull = cross_entropy(a @ b, ids)
         d = pull(0.25)
         references = {"sum": np.array([s]), "again": np.array([s]), "dx": d @ b.T, "dw": a[0].T @ d[0]}
@@ -288,7 +288,7 @@ def add_loss_part(program, rng, R, K, N):
         program.check(f, arrays, {"dx": d @ b.T, "dw": a[0].T @ d[0]}, {"dx": 4e-3, "dw": 4e-3}, f.name + label)
 
 
-def add_split(program, rng, T, K, N):
+def add_split(program, rng, T, K, N, of_both=True):
     """Products of f32 in parts of bf16, of x that was widened: as exact as f32, also where all terms have one sign and tensor cores cut each sum."""
     f = program.function(f"split_{T}x{K}x{N}", "f32")
     narrow, w, dy = f.input("x", (1, T, K), "bf16"), f.input("w", (K, N)), f.input("dy", (1, T, N))
@@ -297,7 +297,7 @@ def add_split(program, rng, T, K, N):
     f.output("dx", f.op("braid.linear_grad_data", [[dy], [w]], x.type, segments=True))
     f.output("dw", f.op("braid.linear_grad_weight", [x, [dy], []], [w.type], segments=True)[0])
     f.output("of_heads", f.op("braid.linear", [x, w], [Type((1, T, N // 16, 16), "f32")])[0])
-    for label, sign in (("", lambda v: v), ("of one sign", np.abs)):
+    for label, sign in (("", lambda v: v), ("of one sign", np.abs))[0 if of_both else 1 :]:
         a = {n: rounded([sign(rng.standard_normal(o.type.shape))], o.type.dtype)[0] for n, o in f.inputs.items()}
         references = {"y": a["x"] @ a["w"], "dx": a["dy"] @ a["w"].T, "dw": a["x"][0].T @ a["dy"][0]}
         references["of_heads"] = references["y"].reshape(1, T, N // 16, 16)
@@ -347,15 +347,16 @@ def add_products(program):
         program.then(action)
 
 
-def main(parts=""):
+def main(parts="", share=""):
+    short = share == "short"
     if parts == "split":
         program, rng = Program("products-split"), np.random.default_rng(7)
-        add_split(program, rng, 2048, 1024, 272)
+        add_split(program, rng, 2048, 1024, 272, of_both=not short)
         add_unbounded(program, rng, 2048, 320, 272)
         return program.finish()
     if parts == "loss":
         program, rng = Program("products-loss"), np.random.default_rng(7)
-        add_loss(program, rng, 288, 64, 65 * 256 + 128)  # two blocks of logits
+        add_loss(program, rng, 288, 64, 65 * 256 + 128, ordinary=not short)  # two blocks of logits
         add_loss_part(program, rng, 288, 32, 8 * 256 + 128)
         return program.finish()
     if parts == "pairs":  # four rows of tiles, the last a part, below each other; three columns of tiles of experts, 23, none, 8 and 2 rows of them
@@ -368,17 +369,21 @@ def main(parts=""):
     if parts == "ends":
         program, rng = Program("products-ends"), np.random.default_rng(7)
         add_products(program)
-        add_ended(program, rng, 4096, 64, 256, "silu", True, (2900, 0, 1000, 196))
-        add_ended(program, rng, 4000, 128, 256, "silu", False, (3, 0, 3900, 97))
-        add_ended(program, rng, 4000, 64, 512, "silu", False)  # rows end inside of a tile
-        add_ended(program, rng, 2048, 64, 2048, "relu2", True)
-        add_ended_sum(program, rng, 2000, 64, 2048)
-        add_ended_gradient(program, rng, 4096, 64, 256, False, (2900, 0, 1000, 196))
-        add_ended_gradient(program, rng, 4000, 128, 224, True, (3, 0, 3900, 97))
-        add_ended_gradient(program, rng, 4000, 64, 1024, False)  # rows end inside of a tile
-        add_ended_weights(program, rng, 4096, 64, 256, (2900, 0, 1000, 196))
-        add_ended_weights(program, rng, 4000, 128, 512, (3, 0, 3900, 97))
-        add_ended_weights(program, rng, 4000, 64, 1024)
+        cases = [
+            lambda: add_ended(program, rng, 4096, 64, 256, "silu", True, (2900, 0, 1000, 196)),
+            lambda: add_ended(program, rng, 4000, 128, 256, "silu", False, (3, 0, 3900, 97)),
+            lambda: add_ended(program, rng, 4000, 64, 512, "silu", False),  # rows end inside of a tile
+            lambda: add_ended(program, rng, 2048, 64, 2048, "relu2", True),
+            lambda: add_ended_sum(program, rng, 2000, 64, 2048),
+            lambda: add_ended_gradient(program, rng, 4096, 64, 256, False, (2900, 0, 1000, 196)),
+            lambda: add_ended_gradient(program, rng, 4000, 128, 224, True, (3, 0, 3900, 97)),
+            lambda: add_ended_gradient(program, rng, 4000, 64, 1024, False),  # rows end inside of a tile
+            lambda: add_ended_weights(program, rng, 4096, 64, 256, (2900, 0, 1000, 196)),
+            lambda: add_ended_weights(program, rng, 4000, 128, 512, (3, 0, 3900, 97)),
+            lambda: add_ended_weights(program, rng, 4000, 64, 1024),
+        ]
+        for add in cases[{"even": slice(0, None, 2), "odd": slice(1, None, 2)}.get(share, slice(None))]:
+            add()
         return program.finish()
     if parts == "deep":  # tiles of 128 x 256 and of 128 x 240, of five and of three steps
         program, rng = Program("products-deep"), np.random.default_rng(7)
@@ -427,18 +432,22 @@ def main(parts=""):
     add_group_sums(program, rng, 3000, 512, (192, 64), (1900, 0, 900, 190))
     add_groups(program, rng, 4096, 64, 512, (3000, 0, 1000, 96))
     add_groups(program, rng, 300, 512, 512, (30, 0, 7, 0, 0, 100, 64, 65, 1, 0, 0, 20, 0, 0, 3, 0, 0, 0, 0, 2))
-    add_linear(program, rng, 1, 3328, 48, 2560, False)
+    everything, ampere = parts != "short", os.environ.get("BRAID_ARCH", "").startswith("sm_80")
+    if everything or not ampere:  # whose programs have one tile each
+        add_linear(program, rng, 1, 3328, 48, 2560, False)
     # On the FMA units: more iterations than the ring has stages, parts of tiles, a tile of 64 x 48; steps of 30, which threads read one by one.
     for dtype in ("f32", "f64"):
         for transposed in (False, True):
-            add_linear(program, rng, 1, 200, 320, 192, transposed, dtype)
+            if everything or dtype == "f32":  # f64 has neither stages nor tiles of its own
+                add_linear(program, rng, 1, 200, 320, 192, transposed, dtype)
             add_linear(program, rng, 1, 67, 330, 64, transposed, dtype)
             add_linear(program, rng, 2, 70, 128, 48, transposed, dtype)
             add_linear(program, rng, 2, 70, 96, 80, transposed, dtype)
     add_groups(program, rng, 300, 96, 128, (130, 0, 1, 63, 90, 16), "f32")
     for dtype in ("bf16", "f32"):
         add_long_sum(program, rng, dtype, 2300, 96, 80)
-        add_long_sum(program, rng, dtype, 4100, 256, 48)
+        if everything or dtype == "bf16":
+            add_long_sum(program, rng, dtype, 4100, 256, 48)
     add_long_sum(program, rng, "bf16", 2300, 192, 16)
     add_long_sum(program, rng, "bf16", 2300, 192, 8)
     add_long_sum(program, rng, "f32", 2049, 40, 7)
@@ -446,7 +455,8 @@ def main(parts=""):
     add_groups(program, rng, 64, 96, 128, (1, 0, 40, 2, 1, 3, 0, 2))  # 40 rows in tiles of 16
     add_groups(program, rng, 700, 64, 192, (130, 0, 1, 63, 300, 16))
     add_groups(program, rng, 140, 128, 256, (0, 140))
-    add_groups(program, rng, 8192, 80, 512, (5000, 0, 3000, 190))  # tiles of 128 x 256, and of 64 x 80 for the gradient of x
+    if everything or not ampere:
+        add_groups(program, rng, 8192, 80, 512, (5000, 0, 3000, 190))  # tiles of 128 x 256, and of 64 x 80 for the gradient of x
     return program.finish()
 
 
