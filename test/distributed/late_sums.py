@@ -14,18 +14,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import numpy as np
 
 from exact import Mesh
-from harness import Compiled, Report, run, tool
+from harness import Compiled, Report
 
 LENGTH, ROWS = 64, 4
 SOME = 300000  # bytes, less than a layer's
 MESHES = [("dp2-sp2", 4, ["--mesh=dp=2,sp=2"]), ("dp2-ep2-1A1M", 2, ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"])]
 
 
-def waits_in_front(source, flags, folder):
+def waits_in_front(phases):
     """How many sums of the training step's repeats are awaited in the iteration after theirs, and how many sums there are."""
-    text = os.path.join(folder, "commands.mlir")
-    run([tool("braid-compile"), source, "--to-phase=commands", "-o", text, *flags])
-    lines = pathlib.Path(text).read_text().splitlines()
+    (text,) = pathlib.Path(phases).glob("*-commands.mlir")
+    lines = text.read_text().splitlines()
     begin = next(i for i, line in enumerate(lines) if "cmd.entry @train_step" in line)
     late = sums = depth = 0
     waited = set()  # in this repeat so far
@@ -64,9 +63,10 @@ def main(path):
             found = {}
             for label, bytes in (("none", 0), ("some", SOME), ("a layer's", None)):
                 own = flags + ([] if bytes is None else [f"--reductions-in-flight={bytes}"])
-                mesh = Mesh(report.folder, source, f"{name}-{len(found)}", ranks, own)
+                phases = os.path.join(report.folder, f"{name}-{len(found)}-phases")
+                mesh = Mesh(report.folder, source, f"{name}-{len(found)}", ranks, [*own, f"--dump-phases-to={phases}"])
                 memory = Compiled(mesh.path).info()["metadata"]
-                found[label] = (mesh.step(batch), int(memory["memory.train_step.planned_bytes"]), *waits_in_front(source, own, report.folder))
+                found[label] = (mesh.step(batch), int(memory["memory.train_step.planned_bytes"]), *waits_in_front(phases))
             expected, least, none, sums = found["none"]
             report.line(sums > 0, f"{name}", f"{sums} sums in repeats, {none} awaited late when none may be under way")
             for label in ("some", "a layer's"):

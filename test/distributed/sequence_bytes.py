@@ -3,6 +3,7 @@
 States of scans and halos of convolutions cost the same whatever the length of a row; keys and values grow with it, but for a window.
 A command is counted once for each time it runs.
 """
+import functools
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 COLLECTIVE = re.compile(r'cmd\.collective (\w+) "sp" send <@\w+, [^>]*?(\d+)> recv <@\w+, [^>]*?(\d+)> .*?name = "([^"]*)"')
 
 
+@functools.cache
 def commands(model, *flags):
     with tempfile.NamedTemporaryFile(suffix=".mlir") as file:
         done = subprocess.run(["braid-compile", model, "--to-phase=commands", "-o", file.name, "--batch=2", *flags], capture_output=True, text=True)
@@ -58,7 +60,7 @@ def main(model):
                       f"{short[label]} bytes at 64 tokens, {long[label]} at 256")
     # Layers that are computed again receive what they need once, in slices, too.
     for algorithm, *slices in (["ring"], ["all_gather"], ["scan"], ["ring", "--pipeline=1A1M", "--overlap-degree=2"]):
-        flags = ["--mesh=sp=4", f"--sp-algorithm={algorithm}", "--seq-len=64", *slices]
+        flags = ["--mesh=sp=4", f"--sp-algorithm={algorithm}", "--seq-len=64", *slices]  # in this order: compiled above
         plain, again = (sum(sent(commands(model, *flags, *more), "train_step", 4).values()) for more in ([], ["--recompute=all"]))
         check(f"{algorithm} {' '.join(slices)} sp=4 computed again", again == plain > 0, f"{again} bytes, {plain} without recomputation")
     print(f"{failures} failed")
