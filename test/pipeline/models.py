@@ -1,9 +1,9 @@
 """Properties of compiled models that need no run: what the commands are, and what memory was planned for them.
 
-    models.py FOLDER [PROGRAM]     (PROGRAM: braid-compile, from the PATH)
+    models.py FOLDER [all]
 
 Every model of the folder compiles up to its commands, as it is and with other flags: bf16, and two ranks with woven slices whose layers
-are computed again. Of each: what runs is a kernel of the module or a listed library call, every kernel runs, no kernel knows an instance
+are computed again, in bf16 too (without `all` bf16 on one rank is for some only, and the model of most layers, whose kinds smaller ones have, is as it is). Of each: what runs is a kernel of the module or a listed library call, every kernel runs, no kernel knows an instance
 of linear models, and the memory planned for each entry is within a tenth of what must be alive at its worst moment. Small models, two
 and four rounds of their pattern deep: the same kernels and commands. Memory of generation by length: none for linear layers; of training by attention: linear.
 """
@@ -25,6 +25,8 @@ INSTANCES = re.compile(
     r"(^|[^a-z])(bla|(re)?based|retnet|gla|mamba_?2?|(gated_?)?delta_?net|rwkv\d*|hgrn2?|lightning|[dg]fw|kda|gateloop|s4d|ttt|titans(_ln)?)([^a-z]|$)", re.IGNORECASE
 )
 BF16 = ["--dtype=bf16"]
+ALONE = ("tiny-hybrid", "tiny-attention", "tiny-rwkv7", "tiny-titans")
+DEEPEST = "minimax-text-01"
 WOVEN = ["--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2"]
 AGAIN = ["--recompute=all"]
 BUDGET = ["--accumulation-steps=4", "--activation-budget=20000000"]  # of 97 MB for the four LSM layers' and experts' activations
@@ -33,7 +35,7 @@ BUDGET = ["--accumulation-steps=4", "--activation-budget=20000000"]  # of 97 MB 
 class Compiled:
     """The commands of a model file; `changes` {key: number} replaces numbers of the description."""
 
-    def __init__(self, compiler, folder, path, flags=(), changes=None):
+    def __init__(self, folder, path, flags=(), changes=None):
         self.flags = flags
         text = path.read_text(encoding="utf-8")
         for key, number in (changes or {}).items():
@@ -42,7 +44,7 @@ class Compiled:
                 text = text.replace('"vocab_size"', f'"{key}": {number}, "vocab_size"', 1)
         source, out = folder / path.name, folder / (path.stem + ".mlir")
         source.write_text(text, encoding="utf-8")
-        command = [compiler, str(source), "--to-phase=commands", "-o", str(out), *flags]
+        command = ["braid-compile", str(source), "--to-phase=commands", "-o", str(out), *flags]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[-500:]}")
@@ -103,11 +105,11 @@ def check_depth(two, four):
             yield f"@{name} has {counts[0]} commands, and {counts[1]} in a deeper model"
 
 
-def variants(path):
+def variants(path, everything):
     """(what, flags) of a model; large models once more in bf16 on two ranks."""
-    large = path.stem.startswith("linear-moe")
+    large = path.stem.startswith("linear-moe") or (path.stem == DEEPEST and not everything)
     yield "as it is", []
-    if not large:
+    if not large and (everything or path.stem in ALONE):
         yield "bf16", BF16
     if not large or path.stem.endswith("2b"):
         yield "bf16, two ranks, woven, computed again", BF16 + WOVEN + AGAIN
@@ -116,8 +118,8 @@ def variants(path):
         yield "accumulated, within a budget", BUDGET
 
 
-def problems_of(path, build):
-    for what, flags in variants(path):
+def problems_of(path, build, everything):
+    for what, flags in variants(path, everything):
         model = build(path, flags)
         worst = max(model.memory.values(), key=lambda m: m["planned"] / max(m["lower_bound"], 1), default={"planned": 0, "lower_bound": 1})
         print(
@@ -151,13 +153,13 @@ def check_lengths(folder, build):
         yield f"tiny-attention: {ratio:.2f} times the memory for 4 times the tokens"
 
 
-def main(folder, compiler="braid-compile"):
+def main(folder, which="some"):
     failed = 0
     folder = pathlib.Path(folder)
     paths = sorted(folder.glob("*.json"))
     with tempfile.TemporaryDirectory() as temporary:
-        build = lambda path, flags=(), changes=None: Compiled(compiler, pathlib.Path(temporary), path, flags, changes)
-        for name, check in [(p.name, lambda p=p: problems_of(p, build)) for p in paths] + [
+        build = lambda path, flags=(), changes=None: Compiled(pathlib.Path(temporary), path, flags, changes)
+        for name, check in [(p.name, lambda p=p: problems_of(p, build, which == "all")) for p in paths] + [
             ("lengths", lambda: check_lengths(folder, build))
         ]:
             try:
