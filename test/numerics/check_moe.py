@@ -392,11 +392,11 @@ def add_layer(program, rng):
 def main():
     rng = np.random.default_rng(11)
     # Rows that arrived from other ranks exist from `sharded` on.
-    received = Program("moe-received", options=["--from-phase=sharded"])
+    received = Program("moe-received", options=["--from-phase=sharded"], separate=True)
     for peers, local, peer_rows in ((3, 4, 20), (1, 1, 1), (2, 130, 300), (40, 3, 33), (5, 2, 2600)):
         add_received(received, rng, peers, local, peer_rows)
     add_permute(received, rng)
-    program = Program("moe")
+    program = Program("moe", separate=True)  # rows of no group are compared
     for E, k in ((8, 2), (16, 1), (12, 5), (4, 4), (12, 11)):  # beyond 8 choices kernels loop
         add_router(program, rng, E, k)
         add_plans(program, rng, E, k)

@@ -300,10 +300,6 @@ class Report:
 
         floors {name: norm}: that output is judged against max(|reference|, norm), where it is a difference of larger terms.
         """
-        self.line(*self.judge(label, values, references, limit, floors))
-
-    def judge(self, label, values, references, limit, floors=None):
-        """What compare() prints."""
         worst, ok = None, True
         for name, reference in references.items():
             value, reference = values[name], np.asarray(reference)
@@ -325,7 +321,7 @@ class Report:
                 ok, self.also = False, [f"{name} {error:.2g}"]
         _, name, error, top, bound = worst
         also = f"; wrong: {', '.join(self.also)}" if not ok else ""
-        return ok, label, f"{len(references)} tensors, worst {name} {error:.2g} (max {top:.2g}, limit {bound:.2g}){also}"
+        self.line(ok, label, f"{len(references)} tensors, worst {name} {error:.2g} (max {top:.2g}, limit {bound:.2g}){also}")
 
     def finish(self):
         print(f"{self.name}: {self.count} cases, {self.failed} failed")
@@ -339,11 +335,14 @@ class Report:
 
 
 class Program(Report):
-    """Functions that are compiled together, and the checks of what they compute."""
+    """Functions that are compiled together, and the checks of what they compute.
 
-    def __init__(self, name, max_documents=4, options=()):
+    separate: every case has a process of its own, whose memory begins as zeros, so that rows which nobody writes can be compared.
+    """
+
+    def __init__(self, name, max_documents=4, options=(), separate=False):
         super().__init__(name)
-        self.options, self.max_documents = list(options), max_documents
+        self.options, self.max_documents, self.separate = list(options), max_documents, separate
         self.functions, self.pending, self.compiled = {}, [], None
 
     def function(self, name, dtype="f32"):
@@ -386,22 +385,17 @@ class Program(Report):
         return {name: loaded(array, function.outputs[name].type.dtype) for name, array in values.items()}
 
     def compare_together(self, cases):
-        """Cases that one process calls. Where it fails each has a process of its own, which shows what failed; if none does, that is a failure too.
-        One that is off is judged by a process of its own, whose memory begins as zeros: rows of no group are compared, which nobody writes."""
+        """Cases that one process calls. Where it fails each has a process of its own, which shows what failed; if none does, that is a failure too."""
         failed = self.failed
         try:
             calls = [(case[0].name, self.converted(case[0], case[1]), list(case[0].outputs)) for case in cases]
-            all_values = self.compile().call_all(calls) if len(cases) > 1 else [None]
-            error = None
+            all_values, error = self.compile().call_all(calls) if len(cases) > 1 else [None], None
         except RuntimeError as together:
             all_values, error = [None] * len(cases), together
         for (function, inputs, references, limit, label, floors), values in zip(cases, all_values):
             try:
-                judged = self.judge(label, self.widened(function, values), references, limit, floors) if values is not None else (False,)
-                if not judged[0]:
-                    ok, _, words = self.judge(label, self.call(function, inputs), references, limit, floors)
-                    judged = ok, label, words + ("" if values is None else "; behind other calls: " + judged[2])
-                self.line(*judged)
+                values = self.call(function, inputs) if values is None else self.widened(function, values)
+                self.compare(label, values, references, limit, floors)
             except RuntimeError as alone:
                 self.line(False, label, str(alone))
         if error and self.failed == failed:
@@ -473,7 +467,8 @@ class Program(Report):
             return super().finish()
         together = []
         for case in [*self.pending, None]:
-            if together and (case is None or callable(case) or sum(size_of(c) for c in [*together, case]) > TOGETHER_BYTES):
+            most = 0 if self.separate else TOGETHER_BYTES
+            if together and (case is None or callable(case) or sum(size_of(c) for c in [*together, case]) > most):
                 self.compare_together(together)
                 together = []
             if callable(case):
