@@ -46,16 +46,20 @@ static void readRouter(Reader &parent, Errors &errors, RouterSpec &router) {
   r.choice("score", router.score, {"softmax", "sigmoid"});
   r.boolean("normalize", router.normalize);
   r.number("scale", router.scale, 0.0, 1e6, /*leastAllowed=*/false);
+  int64_t before = errors.number();
   r.boolean("correction", router.correction);
+  bool isRead = errors.number() == before;
   r.number("correction_rate", router.correctionRate, 0.0, 1.0);
-  if (r.has("correction_rate") && !router.correction)
+  if (r.has("correction_rate") && !router.correction && isRead)
     r.error("correction_rate", "changes nothing without a correction; valid: together with correction true");
+  before = errors.number();
   r.integer("groups", router.groups, 1, maxExperts);
+  isRead = errors.number() == before;
   router.keptGroups = router.groups;
   r.integer("kept_groups", router.keptGroups, 1, maxExperts);
   r.choice("group_score", router.groupScore, {"max", "top2"});
   for (StringRef key : {"kept_groups", "group_score"})
-    if (r.has(key) && router.groups == 1)
+    if (r.has(key) && router.groups == 1 && isRead)
       r.error(key, "changes nothing where all experts are one group; valid: together with groups above 1");
   r.number("balance_loss", router.balanceLoss, 0.0, 1e3);
   r.number("z_loss", router.zLoss, 0.0, 1e3);

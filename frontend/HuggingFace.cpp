@@ -120,6 +120,8 @@ Value Translation::rope(const Value &headDim) {
     const Value *type = rope->find("rope_type"), *spelled = type ? type : rope->find("type");
     StringRef name = spelled && spelled->kind == Kind::string ? StringRef(spelled->string) : "default";
     std::vector<StringRef> valid = {"rope_type", "rope_theta"};
+    if (family.turns != 1)
+      valid.push_back("partial_rotary_factor");
     for (auto [field, by] : readBy)
       if (by.contains(name))
         valid.push_back(field);
@@ -317,7 +319,9 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
 
 /// L: the gated delta rule or lightning attention, N: attention.
 void Translation::mixers(const Value &layers, Value &mixers, std::string &pattern) {
-  pattern = family.hasLightning ? "NL" : "N";
+  pattern = "N";
+  if (family.hasLightning && !integerIn(layers, 1)) // attention first, in turns
+    pattern = "NL";
   const Value *types = family.hybrid || family.hasLightning ? takeOptional("layer_types") : nullptr;
   if (family.hasLightning && types)
     pattern = typesOf("layer_types", *types, layers, 'L');
@@ -462,6 +466,9 @@ std::vector<Field> Translation::correctedExperts() {
         groups = get("n_group", numberValue(int64_t(1))), kept = get("topk_group", numberValue(int64_t(1))), shared;
   if (oneSize) {
     shared = get("moe_shared_expert_intermediate_size", numberValue(family.sharedHidden));
+    if (shared.kind == Kind::integer && shared.integer == 0)
+      errors.report("moe_shared_expert_intermediate_size",
+                    "0 leaves tensors without a number; valid: an integer above 0");
   } else {
     shared = get("n_shared_experts", numberValue(family.sharedHidden));
     if (integerIn(shared, 1 << 10) && integerIn(width, INT32_MAX))
@@ -485,8 +492,11 @@ std::vector<Field> Translation::correctedExperts() {
   fields.push_back({"shared_hidden", std::move(shared)});
   if (oneSize)
     fields.push_back({"activation", stringValue("relu2")});
-  if (const Value *latent = oneSize ? takeOptional("moe_latent_size") : nullptr)
+  if (const Value *latent = oneSize ? takeOptional("moe_latent_size") : nullptr) {
+    if (latent->kind == Kind::integer && latent->integer == 0)
+      errors.report("moe_latent_size", "0 leaves tensors without a number; valid: an integer above 0, or null");
     fields.push_back({"latent_dim", named(*latent, "moe_latent_size")});
+  }
   return fields;
 }
 
@@ -612,29 +622,33 @@ bool json::isHuggingFace(const Value &root) {
                                               [&](StringRef key) { return root.find(key); });
 }
 
-/// The part for text of a model that reads pictures, too; keys beside it say nothing about it, or the same.
+/// The part for text of a model that reads pictures, too; other keys say nothing about it, or what holds for both.
 static std::optional<HuggingFaceModel> translatePart(const Value &config, const Value &part, const Family &family,
                                                      bool dtypeGiven, Errors &errors) {
   static constexpr StringRef beside[] = {"text_config",        "vision_config",         "image_token_id",
                                          "video_token_id",     "vision_start_token_id", "vision_end_token_id",
                                          "language_model_only"},
-                             same[] = {"dtype", "torch_dtype", "tie_word_embeddings"};
+                             types[] = {"dtype", "torch_dtype"};
   int64_t before = errors.number();
   Value text = part;
+  const Field *tied = nullptr; // what the part says of it is not read, nor of types where the whole says one
   for (const Field &field : config.fields) {
     if (llvm::is_contained(silent, field.name) || llvm::is_contained(beside, field.name))
       continue;
-    const Value *inside = part.find(field.name);
-    if (!llvm::is_contained(same, field.name))
+    if (llvm::is_contained(types, field.name)) {
+      llvm::erase_if(text.fields, [](const Field &own) { return llvm::is_contained(types, own.name); });
+      text.fields.push_back(field);
+    } else if (field.name == "tie_word_embeddings") {
+      tied = &field;
+    } else {
       errors.report(field.name, describe(field.value) + " is of an unknown key of a " +
                                     family.name.drop_back(StringRef("_text").size()).str() +
                                     " config; valid: those of text stand in text_config");
-    else if (inside && !isEqual(*inside, field.value))
-      errors.report(field.name, describe(field.value) + " is not text_config." + field.name + " " + describe(*inside) +
-                                    "; valid: one of the two keys");
-    else if (!inside)
-      text.fields.push_back(field);
+    }
   }
+  llvm::erase_if(text.fields, [](const Field &own) { return own.name == "tie_word_embeddings"; });
+  if (tied)
+    text.fields.push_back(*tied);
   if (errors.number() != before)
     return std::nullopt;
   return Translation(text, family, dtypeGiven, errors, "text_config.").run();

@@ -57,10 +57,8 @@ private:
     if (llvm::is_contained(notCompared, keys.front()) || !seen.insert(keys.front()).second)
       return;
     std::vector<Value> names;
-    for (const std::string &key : keys)
-      names.push_back(stringValue((prefix + key).str()));
-    if (!prefix.empty() && keys.front() == "tie_word_embeddings") // may stand beside the part
-      names.push_back(stringValue(keys.front()));
+    for (const std::string &key : keys) // one that holds for all of a larger model stands beside its parts
+      names.push_back(stringValue(key == "tie_word_embeddings" ? key : (prefix + key).str()));
     std::vector<Field> fields = {{"keys", arrayValue(std::move(names))}, {"value", value}, {"absent", absent}};
     if (null)
       fields.push_back({"null", *null});

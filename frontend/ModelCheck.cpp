@@ -414,7 +414,7 @@ void braid::checkModelWarnings(const ModelSpec &spec, KeyErrorFn warn, KeyNameFn
       warn(path + ".router.normalize",
            formatv("true with {0} 1 makes every weight 1: the router learns {1}", name(path + ".top_k"),
                    moe->router.addsLoss() ? "from balance_loss and z_loss alone, nothing from the model's loss; with "
-                                            "false the weight is the expert's probability"
+                                            "false the weight is the expert's score"
                                           : "nothing in training")
                .str());
     }

@@ -52,6 +52,7 @@ struct Parameter {
   BlockArgument value;
   std::string name;
   Value gradient;
+  FloatAttr correctionRate; ///< of what loads correct
 };
 
 /// What an entry updates: by the gradient of the loss, and what only selects experts by their loads.
@@ -84,6 +85,8 @@ SmallVector<NamedAttribute> gradientAttrs(Entry &entry, const Parameter &paramet
                                             entry.str(attrs::role, "gradient"), entry.str(attrs::of, parameter.name)};
   if (layers)
     attributes.push_back(entry.builder.getNamedAttr(attrs::layers, layers));
+  if (parameter.correctionRate)
+    attributes.push_back(entry.builder.getNamedAttr(attrs::correctionRate, parameter.correctionRate));
   return attributes;
 }
 
@@ -126,11 +129,11 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
     auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
     if (!role || role.getValue() != "parameter")
       continue;
-    if (function.getArgAttr(i, attrs::correctionRate))
-      parameters.corrections.push_back({argument, nameOf(function, i), {}});
+    if (auto rate = function.getArgAttrOfType<FloatAttr>(i, attrs::correctionRate))
+      parameters.corrections.push_back({argument, nameOf(function, i), {}, rate});
     if (trained && !trained.getValue())
       continue;
-    parameters.trained.push_back({argument, nameOf(function, i), {}});
+    parameters.trained.push_back({argument, nameOf(function, i), {}, {}});
     activity.mark(argument);
   }
   Block &body = function.getBody().front();
@@ -340,9 +343,8 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, Paramete
     int64_t experts = type.getShape().back();
     RankedTensorType rows = type.clone({1, type.getNumElements() / experts, experts});
     auto shaped = [&](Value value, RankedTensorType to) { return ReshapeOp::create(builder, loc, to, value); };
-    auto rate = function.getArgAttrOfType<FloatAttr>(parameter.value.getArgNumber(), attrs::correctionRate);
-    Value corrected =
-        MoeCorrectOp::create(builder, loc, rows, shaped(parameter.value, rows), shaped(parameter.gradient, rows), rate);
+    Value corrected = MoeCorrectOp::create(builder, loc, rows, shaped(parameter.value, rows),
+                                           shaped(parameter.gradient, rows), parameter.correctionRate);
     alias(shaped(corrected, type), parameter.value);
   }
 }

@@ -186,7 +186,8 @@ LogicalResult Sharder::shardEntry(func::FuncOp entry) {
     for (auto [dim, axes] : llvm::enumerate(placement->dims))
       type = withDim(type, dim, type.getDimSize(dim) / parts(axes));
     Described value{entry, false, i};
-    if (value.role() == "gradient") // accumulated so far: this rank's part of the sum
+    // Accumulated so far: this rank's part of the sum. Loads are few, and a loss may need their sum over ranks in every step.
+    if (value.role() == "gradient" && !value.get<FloatAttr>(attrs::correctionRate))
       placement->pending = gradientSums(value.dims());
     if (value.role() != "input" && !value.role().empty())
       if (ArrayAttr shards = shardsAttr(*placement, value.stackedDims()))

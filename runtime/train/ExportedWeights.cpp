@@ -285,7 +285,8 @@ Expected<fs::path> checkOutput(const std::string &output) {
   fs::path path = fs::absolute(output, error).lexically_normal();
   if (status.type() != fs::file_type::not_found) {
     if (!fs::is_directory(output, error) || !fs::is_empty(output, error) || error)
-      return Status::error("{}: is there, and is no empty directory; valid: a name of its own", output);
+      return Status::error("{}: is there, and is no empty directory; valid: a name of its own, or an empty directory",
+                           output);
     path = fs::canonical(output, error);
     if (error)
       return writeError(output, error.value());

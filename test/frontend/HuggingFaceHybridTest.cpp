@@ -134,6 +134,11 @@ TEST(HuggingFace, NemotronHWithExperts) {
   EXPECT_EQ(mixer.stepRange[0], 0.002);
   expectError(config("nemotron_h", R"("hybrid_override_pattern": "M", "mamba_d_conv": 3, "conv_kernel": 4)"),
               "config.json:2: mamba_d_conv: 3 is not conv_kernel 4; valid: one of the two keys");
+  for (const char *key : {"moe_latent_size", "moe_shared_expert_intermediate_size"})
+    EXPECT_EQ(
+        parse(config("nemotron_h", std::string(R"("hybrid_override_pattern": "ME", ")") + key + "\": 0")).errors[0],
+        std::string("config.json:2: ") + key + ": 0 leaves tensors without a number; valid: an integer above 0" +
+            (key == std::string("moe_latent_size") ? ", or null" : ""));
   text = config("nemotron_h", R"("layers_block_type": ["mamba", "moe"], "n_group": 4, "topk_group": 2,
       "moe_latent_size": 512)");
   parsed = parse(text);
@@ -239,15 +244,21 @@ TEST(HuggingFace, PartForTextOfQwen35) {
     return config("qwen3_5_moe", R"("text_config": {"model_type": "qwen3_5_moe_text", "hidden_size": 1024)" + inside +
                                      "},\n\"vision_config\": {\"depth\": 27}, \"image_token_id\": 248056" + beside);
   };
-  Parsed flat = parse(config("qwen3_5_moe_text", R"("hidden_size": 1024, "tie_word_embeddings": true)"));
-  for (const std::string &text :
-       {nested(R"(, "tie_word_embeddings": true)"), nested("", R"(, "tie_word_embeddings": true)"),
-        nested(R"(, "tie_word_embeddings": true)", R"(, "tie_word_embeddings": true)")}) {
-    Parsed parsed = parse(text);
+  // Whether the head is the embedding, and types, the whole model says.
+  for (bool tied : {false, true}) {
+    std::string own = tied ? "true" : "false", other = tied ? "false" : "true";
+    Parsed flat = parse(config("qwen3_5_moe_text", "\"hidden_size\": 1024, \"tie_word_embeddings\": " + own));
+    Parsed parsed = parse(nested(", \"tie_word_embeddings\": " + other + R"(, "dtype": "float32")",
+                                 ", \"tie_word_embeddings\": " + own + R"(, "dtype": "bfloat16")"));
     ASSERT_TRUE(parsed.spec) << parsed.errors[0];
-    EXPECT_TRUE(parsed.spec->tieEmbeddings);
+    EXPECT_EQ(parsed.spec->tieEmbeddings, tied);
+    EXPECT_EQ(parsed.spec->dtype, "bf16");
     EXPECT_EQ(parameters(*parsed.spec), parameters(*flat.spec));
   }
+  Parsed parsed = parse(nested(R"(, "tie_word_embeddings": true, "dtype": "bfloat16")"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_FALSE(parsed.spec->tieEmbeddings);
+  EXPECT_EQ(parsed.spec->dtype, "bf16");
   auto file = "config.json:2: ";
   expectError(nested(R"(, "num_experts_per_tok": 300)"),
               std::string(file) +
@@ -261,10 +272,6 @@ TEST(HuggingFace, PartForTextOfQwen35) {
   expectError(nested("", ", \"hidden_size\": 64"),
               "config.json:3: hidden_size: 64 is of an unknown key of a qwen3_5_moe config; "
               "valid: those of text stand in text_config");
-  expectError(
-      nested(R"(, "tie_word_embeddings": true)", R"(, "tie_word_embeddings": false)"),
-      "config.json:3: tie_word_embeddings: false is not text_config.tie_word_embeddings true; valid: one of the two "
-      "keys");
 }
 
 TEST(HuggingFace, Glm4Moe) {
@@ -320,6 +327,7 @@ TEST(HuggingFace, MiniMax) {
     "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
   EXPECT_EQ(parameters(*parse(text).spec), 456'089'655'296);
   EXPECT_EQ(parse(config("minimax")).spec->layerPattern, "NL"); // of a config that says none
+  EXPECT_EQ(parse(config("minimax", R"("num_hidden_layers": 1)")).spec->layerPattern, "N");
   expectError(config("minimax", R"("layer_types": ["linear_attention"], "num_hidden_layers": 2)"),
               "config.json:2: layer_types: has 1 layers; valid: num_hidden_layers, 2");
   expectError(config("minimax", R"("rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5})"),

@@ -483,6 +483,10 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("top_k": 2)", R"("top_k": 2, "router": {"groups": 8, "kept_groups": 4, "group_score": "top2"})",
        "m.json:9: ffns.M.router.groups: 8 leaves one expert to a group, but \"top2\" adds up the scores of two; valid: "
        "fewer groups"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"groups": "4", "kept_groups": 2})",
+       "m.json:9: ffns.M.router.groups: \"4\" is not an integer"},
+      {R"("top_k": 2)", R"("top_k": 2, "router": {"correction": 1, "correction_rate": 0.1})",
+       "m.json:9: ffns.M.router.correction: 1 is not true or false"},
       {R"("top_k": 2)", R"("top_k": 2, "latent_dim": -1)",
        "m.json:9: ffns.M.latent_dim: -1 is out of range; valid: 0 to 524288"},
       {R"("top_k": 2)", R"("top_k": 2, "shared_gate": true)",

@@ -81,12 +81,12 @@ def tensors(folder):
 
 
 def combined(report, rng):
-    """Documents, recomputation, capacity, slices on two ranks; bf16."""
+    """Documents, recomputation, capacity, choices that loads correct, slices on two ranks; bf16."""
     os.mkdir(os.path.join(report.folder, "documents"))
     for i, length in enumerate(rng.integers(3, 60, 40)):
         with open(os.path.join(report.folder, "documents", f"{i:02}.txt"), "wb") as file:
             file.write(rng.integers(97, 123, length).astype(np.uint8).tobytes())
-    capacity = {"capacity_factor": 1.25, "shared_hidden": 16}
+    capacity = {"capacity_factor": 1.25, "shared_hidden": 16, "router": MODEL["ffns"]["M"]["router"] | {"score": "sigmoid", "correction": True, "correction_rate": 0.01}}
     model = MODEL | {"max_documents": 4, "ffns": MODEL["ffns"] | {"M": MODEL["ffns"]["M"] | capacity}}
     build = lambda name, *options, model=model: compiled(report.folder, name, "--recompute=all", *options, model=model)
     run_ = lambda name, steps, program, *options: train(report.folder, name, program, steps, *options, data="documents")

@@ -35,11 +35,11 @@ func.func @train_step(%table: tensor<32x16xf32> {braid.name = "embed.weight", br
 
 // Several batches: loads are added up as gradients are, the update reads their sum.
 // CHECK-LABEL: func.func @accumulate_step(
-// CHECK-SAME:    %[[SO_FAR:arg[0-9]+]]: tensor<4xf32> {braid.name = "gradient.layers.0.moe.correction"
+// CHECK-SAME:    %[[SO_FAR:arg[0-9]+]]: tensor<4xf32> {braid.correction_rate = 1.250000e-01 : f64, braid.name = "gradient.layers.0.moe.correction"
 // CHECK-NOT:     braid.moe.correct
 // CHECK:         braid.add %[[SO_FAR]], %{{.*}} {braid.in_place}
 // CHECK-LABEL: func.func @update_step(
-// CHECK-SAME:    %[[SUM:arg[0-9]+]]: tensor<4xf32> {braid.name = "gradient.layers.0.moe.correction"
+// CHECK-SAME:    %[[SUM:arg[0-9]+]]: tensor<4xf32> {braid.correction_rate = 1.250000e-01 : f64, braid.name = "gradient.layers.0.moe.correction"
 // CHECK:         %[[LOAD:.*]] = braid.reshape %[[SUM]] : (tensor<4xf32>) -> tensor<1x1x4xf32>
 // CHECK:         braid.moe.correct %{{.*}}, %[[LOAD]]
 func.func @accumulate_step(%table: tensor<32x16xf32> {braid.name = "embed.weight", braid.role = "parameter"},
@@ -47,7 +47,7 @@ func.func @accumulate_step(%table: tensor<32x16xf32> {braid.name = "embed.weight
                                                        braid.correction_rate = 0.125 : f64},
                            %tokens: tensor<2x8xi32> {braid.name = "tokens", braid.role = "input"}, %counts: tensor<4xi32>)
     -> (tensor<1xf32> {braid.name = "loss_sum"}, tensor<1xf32> {braid.name = "loss_count"},
-        tensor<4xf32> {braid.name = "gradient.layers.0.moe.correction", braid.role = "gradient", braid.of = "layers.0.moe.correction"})
+        tensor<4xf32> {braid.correction_rate = 1.250000e-01 : f64, braid.name = "gradient.layers.0.moe.correction", braid.role = "gradient", braid.of = "layers.0.moe.correction"})
     attributes {braid.entry, braid.train = {accumulate, clip_norm = 1.0 : f64}} {
   %x = "braid.embed"(%tokens, %table) : (tensor<2x8xi32>, tensor<32x16xf32>) -> tensor<2x8x16xf32>
   %logits = "braid.linear"(%x, %table) <{transposed}> : (tensor<2x8x16xf32>, tensor<32x16xf32>) -> tensor<2x8x32xf32>
