@@ -384,12 +384,11 @@ void Translation::fixedKeys() {
     only("router_jitter_noise", numberValue(int64_t(0)));
   if (family.hasLightning)
     (void)take("block_size"); // how it is computed
-  if (family
-          .splitsLinear) // heads that predict further tokens, the type of states where they are kept, gates that are there in any case
+  if (family.splitsLinear) { // heads for further tokens, and what states are kept in
     for (StringRef key : {"mtp_num_hidden_layers", "mtp_use_dedicated_embeddings", "mamba_ssm_dtype"})
       (void)take(key);
-  if (family.splitsLinear)
     only("attn_output_gate", boolValue(true));
+  }
   if (family.corrects) {
     for (StringRef key : {"num_nextn_predict_layers", "num_mtp_layers"}) // further tokens
       (void)take(key);

@@ -23,16 +23,14 @@ struct Family {
   bool qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
-  int64_t sharedHidden =
-      0; ///< of a shared expert, with a gate unless the family corrects; glm4_moe: as many experts; 0: none
+  int64_t sharedHidden = 0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe: in experts
   bool normalizes = false; ///< norm_topk_prob
   double turns = 1; ///< partial_rotary_factor; 1: no other
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
   bool onePart = false; ///< a layer is a Mamba or Mamba-2 mixer, attention, or a feed-forward
   bool tied = false; ///< tie_word_embeddings
   bool hasMamba = false; ///< a Mamba-2 mixer or attention in every layer, then a feed-forward
-  bool splitsLinear =
-      false; ///< qwen3_5: q, k and v, gates, write strengths and decays of the delta rule have a matrix each
+  bool splitsLinear = false; ///< qwen3_5: qkv, gates, write strengths and decays of the delta rule are matrices apart
   bool corrects = false; ///< experts are chosen by corrected scores: the router of DeepSeek-V3
   bool hasLightning = false; ///< lightning attention or attention, whose norms do not pass by; factors of what passes
   bool isGranite = false; ///< with multipliers, one part that every token sees, rotations only if the config says so

@@ -11,8 +11,8 @@ namespace {
 
 class Names {
 public:
-  /// Norms of qwen3_next and qwen3_5, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and nemotron_h have one
-  /// part, called mixer whatever it is.
+  /// Norms of qwen3_next and qwen3_5, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and
+  /// nemotron_h have one part, called mixer whatever it is. `beside`: the model reads pictures, too.
   Names(StringRef family, const Value &description, bool beside)
       : family(family), description(description),
         normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5")),
@@ -56,7 +56,7 @@ private:
   StringRef family;
   const Value &description;
   int64_t normPlus;
-  bool onePart, beside; ///< beside: of a model that reads pictures, too
+  bool onePart, beside;
   StringRef body, attentionName, mambaName;
   std::vector<Field> weights;
 };
@@ -124,8 +124,9 @@ void Names::attention(const Value &mixer) {
               {.plus = normPlus});
 }
 
-/// qwen3_next: rows of one matrix per key head: q, k, v of its value heads, their gates; of another the write strengths and
-/// decays of its value heads. qwen3_5: one matrix for all q, all k, all v, others for the rest. One convolution over all q, all k, all v.
+/// qwen3_next: rows of one matrix per key head: q, k, v of its value heads, their gates; of another the write strengths
+/// and decays of its value heads. qwen3_5: one matrix for all q, all k, all v, others for the rest. One convolution over
+/// all q, all k, all v.
 void Names::gatedDelta(const Value &mixer) {
   int64_t values = number(mixer, "heads"), keys = number(mixer, "key_heads"), K = number(mixer, "head_dim"),
           V = number(mixer, "value_dim");
@@ -164,7 +165,8 @@ void Names::lightning(const Value &mixer) {
   int64_t heads = number(mixer, "heads"), width = number(mixer, "head_dim");
   if (heads < 1 || width < 1)
     return; // the reader of descriptions says so
-  for (auto [i, name] : llvm::enumerate(llvm::ArrayRef<StringRef>{"lsm.wq", "lsm.wk", "lsm.wv"})) {
+  static constexpr StringRef parts[] = {"lsm.wq", "lsm.wk", "lsm.wv"};
+  for (auto [i, name] : llvm::enumerate(parts)) {
     int64_t first = static_cast<int64_t>(i) * width;
     ofLayer(name, "self_attn.qkv_proj.weight",
             {.transposed = true, .groups = heads, .first = first, .last = first + width});

@@ -15,7 +15,8 @@ void readImport(const json::Value &object, ModelSpec &spec, json::Errors &errors
 llvm::LogicalResult checkImport(const ModelSpec &spec, llvm::ArrayRef<NamedTensor> parameters, DiagnosticFn error);
 
 namespace json {
-/// The `import` of a description that a config.json of this family became.
+/// The `import` of a description that a config.json of this family became; `beside`: as the part for text of a model that
+/// reads pictures, too.
 Value importOfHuggingFace(llvm::StringRef family, const Value &description, bool beside);
 } // namespace json
 

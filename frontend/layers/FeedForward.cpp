@@ -1,6 +1,7 @@
 //===- FeedForward.cpp - dense feed-forward and mixture of experts ------------------------------------------------===//
-// Dense: act(x w1) [* x w3] w2. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert, grouped linears,
-// weighted sum. Capacity belongs to training and evaluation: generation routes token by token and drops nothing.
+// Dense: act(x w1) [* x w3] w2. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert,
+// grouped linears, weighted sum. Capacity belongs to training and evaluation: generation routes token by token and drops
+// nothing.
 #include "frontend/layers/LayerBuilder.h"
 
 using namespace mlir;

@@ -167,3 +167,10 @@ func.func @unknown_algorithm(%x: tensor<1x4x8xf32>) {
   %0 = braid.add %x, %x {braid.sequence = {algorithm = "tree", axis = "sp", coordinate = 0 : i64}} : (tensor<1x4x8xf32>, tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
   return
 }
+
+// -----
+
+// expected-error @+1 {{argument 0 braid.correction_rate must be a floating-point number, but is 1 : i64}}
+func.func @f(%x: tensor<4xf32> {braid.correction_rate = 1 : i64}) {
+  return
+}

@@ -94,3 +94,15 @@ func.func @through_squares(%w: tensor<16xf32> {braid.name = "w", braid.role = "p
   %sum = braid.sum_squares %y : (!x) -> !s
   return %sum, %sum : !s, !s
 }
+
+// -----
+
+!s = tensor<1xf32>
+// expected-error @+1 {{parameter layers.0.moe.correction has braid.correction_rate but no result is its gradient}}
+func.func @corrected_by_nothing(%w: tensor<1xf32> {braid.name = "w", braid.role = "parameter"},
+                                %correction: tensor<4xf32> {braid.name = "layers.0.moe.correction", braid.role = "parameter", braid.trained = false,
+                                                            braid.correction_rate = 0.1 : f64})
+    -> (!s {braid.name = "loss_sum"}, !s {braid.name = "loss_count"}) attributes {braid.entry, braid.train = {}} {
+  %sum = braid.scale %w {value = 2.0 : f64} : (!s) -> !s
+  return %sum, %sum : !s, !s
+}
