@@ -55,7 +55,8 @@ struct Rows {
 
 class Exporter {
 public:
-  Exporter(const Program &program, std::string checkpoint) : program(program) {
+  Exporter(const Program &program, std::string checkpoint, const std::atomic<bool> *stop)
+      : program(program), stop(stop) {
     exported.checkpoint = std::move(checkpoint);
   }
 
@@ -225,6 +226,8 @@ private:
   // What ImportedWeights reads, in the other direction.
   Status fill(const SafetensorsFile &file, const std::string &name, const SafetensorsEntry &entry,
               const Filling &filling) {
+    if (stop && *stop)
+      return Status::error("stopped; nothing was written");
     const ImportedTensor &how = *filling.recipe.tensor;
     LogicalTensor wanted = *filling.tensor;
     if (how.ofExperts() && !wanted.shape.empty()) {
@@ -236,6 +239,9 @@ private:
       count *= static_cast<size_t>(size);
     values.resize(count * element);
     BRAID_TRY(source->read(wanted, values));
+    if (wanted.dtype == DType::f32 && std::ranges::find(exported.notFinite, wanted.name) == exported.notFinite.end() &&
+        !std::ranges::all_of(as<float>(values), [](float value) { return std::isfinite(value); }))
+      exported.notFinite.push_back(wanted.name);
     if (how.transposed) {
       BRAID_ASSIGN(std::vector<int64_t> taken, importedShape(how, entry.shape));
       size_t rows = static_cast<size_t>(taken.back());
@@ -269,6 +275,7 @@ private:
   }
 
   const Program &program;
+  const std::atomic<bool> *stop;
   std::unique_ptr<ImportedFiles> files;
   std::unique_ptr<TensorSource> source;
   std::vector<LogicalTensor> tensors;
@@ -297,7 +304,7 @@ Expected<fs::path> checkOutput(const std::string &output) {
 } // namespace
 
 Expected<Exported> exportWeights(const Program &program, const std::string &checkpoint, const std::string &like,
-                                 const std::string &output) {
+                                 const std::string &output, const std::atomic<bool> *stop) {
   if (!isImported(like))
     return Status::error(ErrorCode::notFound,
                          "{}: is no directory of another software's weights; valid: one with 'model.safetensors' or "
@@ -305,7 +312,7 @@ Expected<Exported> exportWeights(const Program &program, const std::string &chec
                          like);
   BRAID_ASSIGN(fs::path target, checkOutput(output));
   BRAID_ASSIGN(std::string directory, resolveCheckpoint(checkpoint));
-  Exporter exporter(program, std::move(directory));
+  Exporter exporter(program, std::move(directory), stop);
   BRAID_TRY(exporter.plan(like));
 
   std::string parent = target.parent_path().string();

@@ -4,20 +4,24 @@
 
 #include "runtime/Program.h"
 
+#include <atomic>
+
 namespace braid::runtime {
 
 struct Exported {
   std::string checkpoint; // the one that was read
   size_t tensors = 0, filled = 0; // in the files; of these with weights of ours
   size_t files = 0;
+  std::vector<std::string> notFinite; // weights of ours that hold NaN or infinity, which are written as they are
   std::vector<std::string> copied, left; // names of others: config, tokenizer; and what has no place beside new weights
 };
 
 // Writes `output`, which must be no file and no directory that holds anything; it appears whole or not at all. Its
 // files, and in them names, types, shapes and places of tensors, are those of `like`, whose tensors must all be weights
 // of the program, each row of them once, or be named "equal" or "unread". What of `like` is no file of weights is
-// copied; directories, and weights in other files, are left. `checkpoint`: as loadCheckpoint takes it.
+// copied; directories, and weights in other files, are left. `checkpoint`: as loadCheckpoint takes it. Once `stop` is true
+// nothing more is written and nothing is left behind, an error.
 Expected<Exported> exportWeights(const Program &program, const std::string &checkpoint, const std::string &like,
-                                 const std::string &output);
+                                 const std::string &output, const std::atomic<bool> *stop = nullptr);
 
 } // namespace braid::runtime

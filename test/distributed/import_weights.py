@@ -7,6 +7,7 @@ braid-run export writes from a checkpoint must be, byte for byte, those that thi
 Usage: import_weights.py FOLDER
 """
 import json
+import os
 import pathlib
 import shutil
 import struct
@@ -603,6 +604,24 @@ not_exported("damaged", good, source=damaged)
 result = export(program, saved, like("like", good), folder / "link")
 report("into an empty directory", result.stderr or ("" if "model.safetensors" in contents(folder / "empty") else "nothing there"))
 print(result.stdout.replace(str(folder), ""))
+# One that is asked to end, at any call that changes files (test/runtime/fixture/FaultInjector.c), leaves nothing, unless all was written.
+faults = pathlib.Path(shutil.which("braid-run")).resolve().parent.parent / "lib" / "libbraid-test-faults.so"
+command = ["braid-run", "export", program, "--checkpoint", saved, "--like", folder / "like", "--output", folder / "stopped"]
+inject = lambda **more: subprocess.run([str(part) for part in command], capture_output=True, text=True, env=os.environ | {"LD_PRELOAD": str(faults)} | more)
+inject(BRAID_FAULT_LOG=str(folder / "calls"))
+calls, wrong, ended = (folder / "calls").read_text().count("\n"), [], 0
+for at in range(1, calls + 1, 3):
+    shutil.rmtree(folder / "stopped", ignore_errors=True)
+    result = inject(BRAID_FAULT="stop", BRAID_FAULT_AT=str(at))
+    ended += (isStopped := "stopped; nothing was written" in result.stderr)
+    good_end = result.returncode == 1 and not (folder / "stopped").exists() if isStopped else contents(folder / "stopped").keys() >= contents(folder / "empty").keys()
+    wrong += [] if good_end and not (folder / ".stopped.tmp").exists() else [f"at call {at} of {calls}: {result.returncode} {result.stderr}"]
+report("stopped exports", "; ".join(wrong) or ("" if ended > 3 else f"{ended} of {calls} stopped"))
+# Numbers that are none are written, and said.
+spoiled = good | {first: np.full_like(good[first], np.nan)}
+write_library(folder / "spoiled", spoiled)
+result = export(program, folder / "spoiled", like("like", good), folder / "spoiled-again")
+print("spoiled:", result.stderr.strip(), "; written" if result.returncode == 0 else "; not written")
 (folder / ".again.tmp").mkdir()
 print("not after another:", export(program, saved, folder / "like", folder / "again").stderr.strip())
 print(f"{failed} failed")

@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <atomic>
 #include <functional>
 
 namespace braid::run {
@@ -23,6 +24,10 @@ Action addExport(CLI::App &command);
 Action addInfo(CLI::App &command);
 Action addProbe(CLI::App &command);
 
+// From now on the first signal that asks the process to end makes this true: what runs saves or clears up, and ends. A second
+// one ends the process at once.
+std::atomic<bool> &stopOnSignals();
+
 constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, as they do steps (maxTrainSteps)
 
 // Options several commands share.
@@ -36,7 +41,7 @@ struct RankFlags {
   int threads = 0;
   std::string launcher = "auto";
   double timeout = 600; // seconds
-  std::string command;  // braid-run's
+  std::string command; // braid-run's
   const CLI::Option *threadsFlag = nullptr, *launcherFlag = nullptr, *timeoutFlag = nullptr;
 };
 // `computes`: --threads too.

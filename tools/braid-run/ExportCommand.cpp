@@ -23,10 +23,15 @@ Status run(const Options &options) {
   uses.readsCheckpoints("--like", options.like);
   uses.writes("--output", options.output, FileUses::Kind::any);
   BRAID_TRY(uses.check());
-  BRAID_ASSIGN(Exported exported, exportWeights(*program, options.checkpoint, options.like, options.output));
+  BRAID_ASSIGN(Exported exported,
+               exportWeights(*program, options.checkpoint, options.like, options.output, &stopOnSignals()));
   BRAID_ASSIGN(std::string remark, remarkOtherModel(*program, exported.checkpoint));
   if (!remark.empty())
     fmt::print(stderr, "braid-run: remark: {}\n", remark);
+  if (!exported.notFinite.empty())
+    fmt::print(stderr, "braid-run: warning: {} {} numbers that are not finite; the first is '{}'\n",
+               counted(exported.notFinite.size(), "weight"), exported.notFinite.size() == 1 ? "holds" : "hold",
+               exported.notFinite[0]);
   fmt::print("weights        {} in {}, {} of them from {}\n", counted(exported.tensors, "tensor"),
              counted(exported.files, "file"), exported.filled, exported.checkpoint);
   if (!exported.copied.empty())

@@ -6,7 +6,6 @@
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
 
-#include <csignal>
 #include <filesystem>
 #include <numbers>
 
@@ -15,25 +14,6 @@ namespace braid::run {
 using namespace braid::runtime;
 
 namespace {
-
-std::atomic<bool> stopRequested = false;
-
-// The first signal asks the loop to save and end; a second one ends the process at once.
-void requestStop(int) { stopRequested = true; }
-
-void installSignalHandlers() {
-  struct sigaction action = {};
-  action.sa_handler = requestStop;
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGUSR1, &action, nullptr); // what batch systems send before the time is over, and mpirun hands on
-  // The terminal was closed. Under nohup, which ignores that, it stays ignored.
-  struct sigaction before = {};
-  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
-    sigaction(SIGHUP, &action, nullptr);
-}
 
 struct Options {
   std::string program;
@@ -101,8 +81,7 @@ Status run(Options &options) {
                          corpus.unit(), heldout.unit());
   if (!options.heldout.empty() && heldout.hash() == corpus.hash() && ranks.speaks())
     fmt::print(stderr, "--heldout holds what --data does: its loss says nothing about what the model has not seen\n");
-  installSignalHandlers();
-  options.train.stop = &stopRequested;
+  options.train.stop = &stopOnSignals();
   options.train.progress = stderr;
 
   std::unique_ptr<ChromeTrace> trace;
