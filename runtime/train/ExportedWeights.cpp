@@ -249,7 +249,8 @@ private:
       transpose(values, ordered.data(), count / rows, rows, element);
       values.swap(ordered);
     }
-    convert(wanted.dtype, values, wanted.dtype, values.data(), {1 / how.times, -how.plus / how.times});
+    if (const Linear back{1 / how.times, -how.plus / how.times}; back != Linear())
+      convert(wanted.dtype, values, wanted.dtype, values.data(), back);
     bool isBf16 = wanted.dtype != entry.dtype;
     rounded.resize(count * (entry.half ? sizeof(uint16_t) : sizeOf(entry.dtype)));
     if (entry.half)

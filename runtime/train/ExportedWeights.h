@@ -19,8 +19,8 @@ struct Exported {
 // Writes `output`, which must be no file and no directory that holds anything; it appears whole or not at all. Its
 // files, and in them names, types, shapes and places of tensors, are those of `like`, whose tensors must all be weights
 // of the program, each row of them once, or be named "equal" or "unread". What of `like` is no file of weights is
-// copied; directories, and weights in other files, are left. `checkpoint`: as loadCheckpoint takes it. Once `stop` is true
-// nothing more is written and nothing is left behind, an error.
+// copied; directories, and weights in other files, are left. `checkpoint`: as loadCheckpoint takes it. Where `stop` is true
+// when one of our weights would be written next, that is an error and nothing is left behind.
 Expected<Exported> exportWeights(const Program &program, const std::string &checkpoint, const std::string &like,
                                  const std::string &output, const std::atomic<bool> *stop = nullptr);
 
