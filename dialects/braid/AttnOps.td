@@ -6,11 +6,13 @@ include "dialects/braid/BraidDialect.td"
 include "dialects/braid/BraidInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>,
+def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<Braid_TokenOpInterface>,
     DeclareOpInterfaceMethods<Braid_DifferentiableOpInterface>]> {
   let summary = "softmax(scale q k^T) v over the keys of the token's own document up to itself; never T x T in memory";
   let description = [{
-    q, o [B, T, H, D]; k, v [B, S, G, D], head h reads group h G / H; documents [B, T]; residual lse [B, H, T] f32.
+    q [B, T, H, D], o [B, T, H, V]; k [B, S, G, D], v [B, S, G, V], head h reads group h G / H; documents [B, T]; residual lse [B, H, T] f32.
+    `shared` (q_shared [B, T, H, R], k_shared [B, S, 1, R]): features of keys that all heads share; scores are q k^T + q_shared k_shared^T (the
+    decoupled rotary positions of multi-head latent attention, DeepSeek-V2, arXiv:2405.04434, equations 14 to 19).
     Key s of token t: without `cache`, keys documents[t] + prefix <= s <= t + prefix (S = prefix + T: the K/V prefix of
     earlier slices); with `cache`, k and v are caches whose row 0 is the document's first token: 0 <= s <= t - documents[t].
     `window` w > 0 keeps the last w keys only. Online softmax in f32 (FlashAttention-2).
@@ -23,10 +25,11 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
     `keys`: k and v have room for the whole row, of which the first `keys` tokens are there, as if S were their number.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents,
-                   Optional<AnyRankedTensor>:$coordinate, F64Attr:$scale,
+                   Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared, F64Attr:$scale,
                    DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
                    OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
+  let assemblyFormat = "$q `,` $k `,` $v `,` $documents (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Tokens of k and v that are there.
@@ -34,14 +37,17 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, DeclareOpInterfaceMethod
   }];
 }
 def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, AttrSizedOperandSegments, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
-  let summary = "cotangents of q, k, v (those of k and v + sums); scores are recomputed from lse";
-  let description = [{ `sums`: what later tokens gave, shaped as dk and dv; written over where nothing else reads it. }];
+  let summary = "cotangents of q, k, v and shared (those of keys and values + sums); scores are recomputed from lse";
+  let description = [{
+    `sums`: what later tokens gave, shaped as dk, dv and, where keys have shared features, their cotangent, which adds up those of all heads; written over
+    where nothing else reads it.
+  }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, AnyRankedTensor:$o,
-                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$sums,
-                   F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
+                   AnyRankedTensor:$lse, AnyRankedTensor:$d_o, Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared,
+                   Variadic<AnyRankedTensor>:$sums, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
                    OptionalAttr<I64Attr>:$keys);
-  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv);
-  let assemblyFormat = "$q `,` $k `,` $v `,` $documents `,` $o `,` $lse `,` $d_o (`,` $coordinate^)? (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";
+  let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dshared);
+  let assemblyFormat = "$q `,` $k `,` $v `,` $documents `,` $o `,` $lse `,` $d_o (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Tokens of k and v that are there.

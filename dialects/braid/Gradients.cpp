@@ -278,14 +278,21 @@ LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
     return success();
   if (getCache())
     return emitOpError() << "reads a cache and has no gradient";
-  auto grad = AttnCausalGradOp::create(
-      context.builder(), getLoc(), TypeRange{getQ().getType(), getK().getType(), getV().getType()},
-      context.saved(getQ()), context.saved(getK()), context.saved(getV()), context.saved(getDocuments()),
-      context.saved(getO()), context.saved(getLse()), d_o, Value(), ValueRange(), getScaleAttr(), getWindowAttr(),
-      getPrefixAttr(), IntegerAttr());
+  SmallVector<Type> types{getQ().getType(), getK().getType(), getV().getType()};
+  SmallVector<Value> shared;
+  for (Value x : getShared()) {
+    types.push_back(x.getType());
+    shared.push_back(context.saved(x));
+  }
+  auto grad = AttnCausalGradOp::create(context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()),
+                                       context.saved(getV()), context.saved(getDocuments()), context.saved(getO()),
+                                       context.saved(getLse()), d_o, Value(), shared, ValueRange(), getScaleAttr(),
+                                       getWindowAttr(), getPrefixAttr(), IntegerAttr());
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());
+  for (auto [x, d] : llvm::zip_equal(getShared(), grad.getDshared()))
+    context.add(x, d);
   return success();
 }
 

@@ -22,6 +22,15 @@ def Braid_LinearAddOp : Braid_TokenOp<"linear_add"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$addend, UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$y);
 }
+def Braid_HeadLinearOp : Braid_TokenOp<"head_linear"> {
+  let summary = "y_h = x_h w_h: a matrix for each head, of one weight [R, H E] with E neighbouring columns for each head";
+  let description = [{
+    x [B, T, H, R], y [B, T, H, E]; `transposed`: x [B, T, H, E], y [B, T, H, R], y_h = x_h w_h^T. What multi-head latent attention does where keys and
+    values stay latent (DeepSeek-V2, arXiv:2405.04434, section 2.1.2). It has no gradient: caches are not trained.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, UnitAttr:$transposed);
+  let results = (outs AnyRankedTensor:$y);
+}
 
 def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperandSegments]> {
   let summary = "dx = sum_i dy_i w_i^T, summed in f32 in operand order, rounded once";

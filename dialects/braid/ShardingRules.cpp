@@ -232,15 +232,21 @@ template <typename Op> ShardingRule innerRule(Op op) {
   return r;
 }
 
-/// Keys are the tokens themselves, where no others stand before them and they do not stand in a cache.
+/// Keys are the tokens themselves, where no others stand before them and they do not stand in a cache. Features that keys share have one head, of which
+/// every head is a part: its cotangent is a sum.
 template <typename Op> ShardingRule attentionRule(Op op, StringRef text) {
   std::string letters = text.str();
   if (op.getCoordinate())
     letters.insert(letters.find("->"), "1 ");
+  if (!op.getShared().empty()) {
+    letters.insert(letters.find("->"), "bthr bsir ");
+    if (std::is_same_v<Op, AttnCausalGradOp>)
+      letters += " bthr bsir";
+  }
   auto tokens = [](Value v) { return cast<RankedTensorType>(v.getType()).getDimSize(1); };
   if (tokens(op.getQ()) == tokens(op.getK()) && !op->hasAttr("cache"))
     std::replace(letters.begin(), letters.end(), 's', 't');
-  return rule(letters, "d", "ts");
+  return rule(letters, "dvri", "ts");
 }
 
 /// What is right for every op that knows tokens: rows of the batch are apart.
@@ -298,6 +304,9 @@ ShardingRule braid::shardingRule(Operation *op) {
           r.apart += output(i);
         }
         return r;
+      })
+      .Case([](HeadLinearOp linear) {
+        return linear.getTransposed() ? rule("bthe rh -> bthr", "er") : rule("bthr rh -> bthe", "er");
       })
       .Case([](LinearGradDataOp grad) { return gradDataRule(grad, "bt", "", grad.getTransposed()); })
       .Case([](LinearGradWeightOp grad) { return gradWeightRule(grad, "bt", "", grad.getTransposed()); })
@@ -380,11 +389,11 @@ ShardingRule braid::shardingRule(Operation *op) {
       // k and v is read by all: what it gets from heads on several ranks is a sum.
       .Case([](AttnCausalOp a) {
         return attentionRule(a,
-                             isOneHead(a.getK()) ? "bthd bsgd bsgd bt -> bthd bht" : "bthd bshd bshd bt -> bthd bht");
+                             isOneHead(a.getK()) ? "bthd bsgd bsgv bt -> bthv bht" : "bthd bshd bshv bt -> bthv bht");
       })
       .Case([](AttnCausalGradOp a) {
-        return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgd bt bthd bht bthd -> bthd bsgd bsgd"
-                                                    : "bthd bshd bshd bt bthd bht bthd -> bthd bshd bshd");
+        return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgv bt bthv bht bthv -> bthd bsgd bsgv"
+                                                    : "bthd bshd bshv bt bthv bht bthv -> bthd bshd bshv");
       })
       .Case([](AttnAppendOp) { return rule("bshd bthd bt -> bshd", "d", "ts"); })
       .Case([](MoeDropOp drop) {

@@ -50,6 +50,25 @@ LogicalResult LinearAddOp::verify() {
                     {"addend", getAddend()});
   return success();
 }
+LogicalResult HeadLinearOp::verify() {
+  Named x{"x", getX()}, y{"y", getY()}, weight{"weight", getWeight()};
+  for (Named tokens : {x, y}) {
+    CHECK(hasRank(*this, tokens, 4));
+    CHECK(isFloat(*this, tokens));
+  }
+  CHECK(hasRank(*this, weight, 2));
+  CHECK(isFloat(*this, weight));
+  CHECK(sameTokens(*this, y, x));
+  CHECK(sameDim(*this, "head", y, 2, x, 2));
+  int64_t heads = x.dim(2);
+  Named &rows = getTransposed() ? y : x, &columns = getTransposed() ? x : y;
+  CHECK(sameDim(*this, getTransposed() ? "output dimension" : "input dimension", weight, 0, rows, 3));
+  if (weight.dim(1) != heads * columns.dim(3))
+    return withNote(emitOpError() << "weight has " << weight.dim(1) << " columns but " << columns.name << " has "
+                                  << heads << " heads of " << columns.dim(3),
+                    columns);
+  return success();
+}
 LogicalResult LinearGradDataOp::verify() {
   if (getWeights().size() != getDys().size() || getDys().empty())
     return emitOpError() << "has " << getWeights().size() << " weights but " << getDys().size() << " cotangents";

@@ -24,7 +24,9 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
     CHECK(isFloat(op, x));
   }
   CHECK(isDocuments(op, {"documents", op.getDocuments()}, q));
-  CHECK(sameShape(op, k, v));
+  static constexpr StringLiteral ofRows[] = {"batch", "token", "head"};
+  for (auto [i, word] : llvm::enumerate(ofRows))
+    CHECK(sameDim(op, word, v, i, k, i));
   CHECK(sameDim(op, "batch", q, 0, k, 0));
   CHECK(sameDim(op, "head dimension", q, 3, k, 3));
   if (k.dim(2) == 0 || q.dim(2) % k.dim(2))
@@ -50,8 +52,30 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
     return withNote(op.emitOpError() << "k has " << op.keyCount() << " tokens but a prefix of " << prefix << " and q's "
                                      << q.dim(1) << " are needed",
                     k);
+  if (!op.getShared().empty()) {
+    if (op.getShared().size() != 2)
+      return op.emitOpError() << "has " << op.getShared().size()
+                              << " shared features; valid: none, or those of q and k";
+    Named qShared{"q_shared", op.getShared()[0]}, kShared{"k_shared", op.getShared()[1]};
+    for (Named x : {qShared, kShared}) {
+      CHECK(hasRank(op, x, 4));
+      CHECK(isFloat(op, x));
+    }
+    for (auto [i, word] : llvm::enumerate(ofRows))
+      CHECK(sameDim(op, word, qShared, i, q, i));
+    CHECK(sameDim(op, "batch", kShared, 0, k, 0));
+    CHECK(sameDim(op, "token", kShared, 1, k, 1));
+    if (kShared.dim(2) != 1)
+      return withNote(op.emitOpError() << "k_shared has " << kShared.dim(2)
+                                       << " heads; valid: 1, which all heads of q share",
+                      kShared);
+    CHECK(sameDim(op, "head dimension", qShared, 3, kShared, 3));
+  }
   CHECK(isFloat(op, o));
-  CHECK(sameShape(op, o, q));
+  CHECK(hasRank(op, o, 4));
+  for (auto [i, word] : llvm::enumerate(ofRows))
+    CHECK(sameDim(op, word, o, i, q, i));
+  CHECK(sameDim(op, "value dimension", o, 3, v, 3));
   CHECK(hasRank(op, lse, 3));
   CHECK(isFloat(op, lse));
   CHECK(sameDim(op, "batch", lse, 0, q, 0));
@@ -69,8 +93,8 @@ LogicalResult AttnCausalOp::verify() {
   return verifyRing(*this, {"k", getK()}, getWindow(), Named{"q", getQ()}.dim(1));
 }
 LogicalResult AttnCausalGradOp::verify() {
-  CHECK(verifyOperandCount(*this, 7 + (getCoordinate() ? 1 : 0) + getSums().size(),
-                           "q, k, v, documents, o, lse, d_o, its coordinate and sums"));
+  CHECK(verifyOperandCount(*this, 7 + (getCoordinate() ? 1 : 0) + getShared().size() + getSums().size(),
+                           "q, k, v, documents, o, lse, d_o, its coordinate, shared features and sums"));
   CHECK(verifyAttention(*this, /*cache=*/false));
   for (auto [d, of] : {std::pair(Named{"d_o", getDO()}, Named{"o", getO()}),
                        {{"dq", getDq()}, {"q", getQ()}},
@@ -79,12 +103,24 @@ LogicalResult AttnCausalGradOp::verify() {
     CHECK(isFloat(*this, d));
     CHECK(sameShape(*this, d, of));
   }
+  if (getDshared().size() != getShared().size())
+    return emitOpError() << "has " << getShared().size() << " shared features but " << getDshared().size()
+                         << " cotangents of such";
+  static constexpr StringLiteral shared[] = {"q_shared", "k_shared"}, dshared[] = {"dq_shared", "dk_shared"};
+  for (auto [i, d] : llvm::enumerate(getDshared())) {
+    CHECK(isFloat(*this, {dshared[i], d}));
+    CHECK(sameShape(*this, {dshared[i], d}, {shared[i], getShared()[i]}));
+  }
   if (getSums().empty())
     return success();
-  if (getSums().size() != 2)
-    return emitOpError() << "has " << getSums().size() << " sums; valid: none, or those of dk and dv";
+  size_t sums = getShared().empty() ? 2 : 3;
+  if (getSums().size() != sums)
+    return emitOpError() << "has " << getSums().size() << " sums; valid: none, or the " << sums << " of dk"
+                         << (sums == 2 ? " and dv" : ", dv and dk_shared");
   CHECK(sameType(*this, {"sum of dk", getSums()[0]}, {"dk", getDk()}));
-  return sameType(*this, {"sum of dv", getSums()[1]}, {"dv", getDv()});
+  CHECK(sameType(*this, {"sum of dv", getSums()[1]}, {"dv", getDv()}));
+  return sums == 2 ? success()
+                   : LogicalResult(sameType(*this, {"sum of dk_shared", getSums()[2]}, {"dk_shared", getDshared()[1]}));
 }
 LogicalResult AttnMergeOp::verify() {
   Named o{"o", getO()}, lse{"lse", getLse()};

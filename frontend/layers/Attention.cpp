@@ -49,7 +49,7 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
   }
   auto lse = b.wide({b.entry.batch, H, b.entry.tokens});
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(D));
-  Value o = AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(), Value(),
+  Value o = AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(), Value(), ValueRange(),
                                  b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
                                  b.builder.getI64IntegerAttr(0), IntegerAttr(),
                                  b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring)

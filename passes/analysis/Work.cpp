@@ -260,14 +260,19 @@ template <typename Op> static int64_t prefixOf(Op op) {
                             : op.getPrefix();
 }
 
-/// 2 D per pair and matrix product: q k^T and p v; the gradient has five. A block of a ring is seen by every query.
-template <typename Op> static int64_t attention(Op op, int64_t products, int64_t prefix) {
+template <typename Op> static bool isSharedKey(Op op, Value value) {
+  return !op.getShared().empty() && value == op.getShared()[1];
+}
+
+/// 2 D per pair and matrix product q k^T, 2 V of p v; the gradient has three of the first kind, two of the second. A block of a ring is seen by every query.
+template <typename Op> static int64_t attention(Op op, int64_t ofKeys, int64_t ofValues, int64_t prefix) {
   ArrayRef<int64_t> q = shapeOf(op.getQ());
   int64_t keys = op.keyCount();
   bool earlier = keys <= static_cast<int64_t>(op.getPrefix());
   int64_t met = earlier ? q[1] * (op.getWindow() ? std::min<int64_t>(op.getWindow(), keys) : keys)
                         : pairs(q[1], prefix, op.getWindow());
-  return q[0] * q[2] * met * 2 * q[3] * products;
+  int64_t features = q[3] + (op.getShared().empty() ? 0 : shapeOf(op.getShared()[0])[3]);
+  return q[0] * q[2] * met * 2 * (features * ofKeys + shapeOf(op.getV())[3] * ofValues);
 }
 
 //===- Row-wise ops -----------------------------------------------------------------------------------------------===//
@@ -304,6 +309,7 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
   return llvm::TypeSwitch<Operation *, int64_t>(op)
       .Case([&](LinearOp l) { return products(rowsOf(l.getX()), l.getWeights()); })
       .Case([&](LinearAddOp l) { return products(rowsOf(l.getX()), l.getWeight()) + elements(l.getY()); })
+      .Case([&](HeadLinearOp l) { return products(rowsOf(l.getX()), l.getWeight()); })
       .Case([&](LinearGradDataOp l) { return products(rowsOf(l.getDx()), l.getWeights()); })
       .Case([&](LinearGradWeightOp l) { return products(rowsOf(l.getX()), l.getDws()); })
       .Case([&](MoeGroupedLinearOp l) {
@@ -315,8 +321,8 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       .Case([&](MoeGroupedLinearGradWeightOp l) {
         return products(rowsOf(l.getX()), l.getDws(), shapeOf(l.getOffsets())[0] - 1);
       })
-      .Case([](AttnCausalOp a) { return attention(a, 2, a.getCache() ? 0 : prefixOf(a)); })
-      .Case([](AttnCausalGradOp a) { return attention(a, 5, prefixOf(a)); })
+      .Case([](AttnCausalOp a) { return attention(a, 1, 1, a.getCache() ? 0 : prefixOf(a)); })
+      .Case([](AttnCausalGradOp a) { return attention(a, 3, 2, prefixOf(a)); })
       .Case([](AttnMergeOp m) { return 3 * elements(m.getO()); })
       .Case([](ShortConvOp c) { return 2 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
       .Case([](ShortConvGradOp c) { return 4 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
@@ -400,13 +406,14 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
                                                                  : all; })
       // Of a cache only the rows that this call brought: how many there are is known only while running.
       .Case([&](AttnCausalOp a) {
-        bool ofKeys = !isResult && (value == a.getK() || value == a.getV());
+        bool ofKeys = !isResult && (value == a.getK() || value == a.getV() || isSharedKey(a, value));
         int64_t rows = a.getCache() ? std::min(shapeOf(a.getK())[1], shapeOf(a.getQ())[1]) : a.keyCount();
         return ofKeys ? all / shapeOf(value)[1] * rows : all;
       })
       .Case([&](AttnCausalGradOp a) {
-        bool ofKeys = isResult ? value != a.getDq()
-                               : value == a.getK() || value == a.getV() || llvm::is_contained(a.getSums(), value);
+        bool ofKeys = isResult ? value != a.getDq() && (a.getDshared().empty() || value != a.getDshared()[0])
+                               : value == a.getK() || value == a.getV() || isSharedKey(a, value) ||
+                                     llvm::is_contained(a.getSums(), value);
         return ofKeys ? all / shapeOf(value)[1] * a.keyCount() : all;
       })
       // What is there stays where it is.

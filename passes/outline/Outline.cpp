@@ -57,6 +57,11 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
       TypeSwitch<Operation *, Family>(op)
           .Case<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp, MoeGroupedLinearOp,
                 MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>([](auto) { return outlineLinear; })
+          .Case<HeadLinearOp>([](auto) -> Family {
+            return [](Operation *op, OutlineContext &context) {
+              return outlineHeadLinear(cast<HeadLinearOp>(op), context);
+            };
+          })
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })

@@ -28,6 +28,8 @@ llvm::LogicalResult outlineLsm(mlir::Operation *op,
                                OutlineContext &context); // LsmKernels*.cpp: lsm.chunk_*, lsm.step, ..
 llvm::LogicalResult outlineInner(mlir::Operation *op, OutlineContext &context); // InnerKernels.cpp: lsm.inner_*
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
+llvm::LogicalResult outlineAttentionGrad(AttnCausalGradOp op, OutlineContext &context); // AttentionGradKernels.cpp
+llvm::LogicalResult outlineHeadLinear(HeadLinearOp op, OutlineContext &context); // HeadLinearKernels.cpp
 /// ConvKernels.cpp: short_conv and its gradient, with the ops of its cluster.
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, llvm::ArrayRef<mlir::Operation *> cluster,
                                        OutlineContext &context);

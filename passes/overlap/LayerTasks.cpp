@@ -134,7 +134,12 @@ std::optional<schedule::AttentionCost> braid::attentionCostOf(func::FuncOp layer
     if (!growsWithContext(op))
       return WalkResult::advance();
     RankedTensorType q = typeOf(op->getOperand(0)); // [B, T, H, D]
-    cost = {ranks * q.getDimSize(2) * q.getDimSize(3), ranks * q.getDimSize(2), sharingRanks(op, mesh)};
+    auto shared = [](auto attention) { return attention.getShared(); };
+    ValueRange both = isa<AttnCausalOp>(op) ? shared(cast<AttnCausalOp>(op)) : shared(cast<AttnCausalGradOp>(op));
+    // Features of keys and of values, on average: each has a product.
+    int64_t keys = q.getDimSize(3) + (both.empty() ? 0 : typeOf(both[0]).getDimSize(3)),
+            values = typeOf(op->getOperand(2)).getDimSize(3);
+    cost = {ranks * q.getDimSize(2) * ((keys + values) / 2), ranks * q.getDimSize(2), sharingRanks(op, mesh)};
     return WalkResult::interrupt();
   });
   return cost;

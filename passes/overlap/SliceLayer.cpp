@@ -400,23 +400,36 @@ IntegerAttr SliceLayer::keysAttr(Value keys, int64_t count) {
   return typeOf(keys).getDimSize(1) == count ? IntegerAttr() : builder.getI64IntegerAttr(count);
 }
 
+/// Keys, values, and the features that keys of all heads share, as each slice sees them: of those before it and its own.
+template <typename Attention>
+SmallVector<SmallVector<Value>> SliceLayer::growingKeys(Attention op, const Ranks &ranks) {
+  SmallVector<std::pair<Value, StringRef>> all{{op.getK(), "attn.k"}, {op.getV(), "attn.v"}};
+  if (!op.getShared().empty())
+    all.push_back({op.getShared()[1], "attn.k_shared"});
+  SmallVector<SmallVector<Value>> parts(all.size());
+  for (int64_t i = 0; i < count(mixer); ++i)
+    for (auto [x, of] : llvm::zip_equal(parts, all))
+      x.push_back(ofAllRanks(ranks, part(of.first, mixer, i, TokenKind::token), of.second));
+  return llvm::map_to_vector(parts, [&](ArrayRef<Value> x) { return growing(x); });
+}
+
 LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
   ArrayRef<int64_t> bounds = grids[mixer];
   Cut o{TokenKind::token, 1, {}, {}, mixer}, lse{TokenKind::token, 2, {}, {}, mixer};
-  SmallVector<Value> k, v;
   Ranks ranks = ranksOf(*op);
-  for (int64_t i = 0; i < count(mixer); ++i) {
-    k.push_back(ofAllRanks(ranks, part(op.getK(), mixer, i, TokenKind::token), "attn.k"));
-    v.push_back(ofAllRanks(ranks, part(op.getV(), mixer, i, TokenKind::token), "attn.v"));
-  }
-  SmallVector<Value> keys = growing(k), values = growing(v);
+  SmallVector<SmallVector<Value>> seen = growingKeys(op, ranks);
+  ArrayRef<Value> keys = seen[0], values = seen[1];
   for (int64_t i = 0; i < count(mixer); ++i) {
     Value q = part(op.getQ(), mixer, i, TokenKind::token);
-    RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]);
+    RankedTensorType lseType = withDim(typeOf(op.getLse()), 2, bounds[i + 1] - bounds[i]),
+                     oType = withDim(typeOf(op.getO()), 1, bounds[i + 1] - bounds[i]);
+    SmallVector<Value> shared;
+    if (seen.size() > 2)
+      shared = {part(op.getShared()[0], mixer, i, TokenKind::token), seen[2][i]};
     auto copy =
-        AttnCausalOp::create(builder, op.getLoc(), TypeRange{q.getType(), lseType}, q, keys[i], values[i],
-                             part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, op.getScaleAttr(),
-                             op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
+        AttnCausalOp::create(builder, op.getLoc(), TypeRange{oType, lseType}, q, keys[i], values[i],
+                             part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, shared,
+                             op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
                              keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
@@ -432,44 +445,61 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
 LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
   ArrayRef<int64_t> bounds = grids[mixer];
   int64_t n = count(mixer);
-  SmallVector<Value> dq(n), dk(n), dv(n), k, v, sums;
   Ranks ranks = ranksOf(*op);
-  for (int64_t j = 0; j < n; ++j) {
-    k.push_back(ofAllRanks(ranks, part(op.getK(), mixer, j, TokenKind::token), "attn.k"));
-    v.push_back(ofAllRanks(ranks, part(op.getV(), mixer, j, TokenKind::token), "attn.v"));
+  SmallVector<SmallVector<Value>> seen = growingKeys(op, ranks);
+  static constexpr StringLiteral labels[] = {"attn.dk", "attn.dv", "attn.dk_shared"};
+  bool isShared = seen.size() > 2;
+  SmallVector<Value> ofKeys{op.getDk(), op.getDv()}, ofQueries{op.getDq()}, sums;
+  if (isShared) {
+    ofQueries.push_back(op.getDshared()[0]);
+    ofKeys.push_back(op.getDshared()[1]);
   }
-  SmallVector<Value> keys = growing(k), values = growing(v);
-  bool fills = typeOf(keys[0]) == typeOf(keys[n - 1]); // all of it is there before the last slice, which runs first
+  SmallVector<SmallVector<Value>> dkeys(ofKeys.size(), SmallVector<Value>(n)),
+      dqueries(ofQueries.size(), SmallVector<Value>(n));
+  bool fills =
+      typeOf(seen[0][0]) == typeOf(seen[0][n - 1]); // all of it is there before the last slice, which runs first
   for (int64_t i = n - 1; i >= 0; --i) {
-    Value q = part(op.getQ(), mixer, i, TokenKind::token), seen = keys[fills ? n - 1 : i];
+    Value q = part(op.getQ(), mixer, i, TokenKind::token);
     int64_t end = bounds[i + 1] * ranks.count;
-    RankedTensorType sumType = typeOf(seen);
-    if (sumType.getElementType().isBF16())
-      sumType = sumType.clone(builder.getF32Type());
+    SmallVector<Value> keys, shared;
+    for (ArrayRef<Value> x : seen)
+      keys.push_back(x[fills ? n - 1 : i]);
+    if (isShared)
+      shared = {part(op.getShared()[0], mixer, i, TokenKind::token), keys[2]};
+    auto sumType = [](Value of) {
+      RankedTensorType type = typeOf(of);
+      return type.getElementType().isBF16() ? type.clone(Float32Type::get(of.getContext())) : type;
+    };
+    SmallVector<Type> types{q.getType(), sumType(keys[0]), sumType(keys[1])};
+    if (isShared)
+      types.append({shared[0].getType(), sumType(keys[2])});
     if (!fills)
       for (Value &sum : sums)
         sum = range(sum, 1, 0, end);
     auto copy = AttnCausalGradOp::create(
-        builder, op.getLoc(), TypeRange{q.getType(), sumType, sumType}, q, seen, values[fills ? n - 1 : i],
-        part(op.getDocuments(), mixer, i, TokenKind::token), part(op.getO(), mixer, i, TokenKind::token),
-        part(op.getLse(), mixer, i, TokenKind::token), part(op.getDO(), mixer, i, TokenKind::token), ranks.coordinate,
-        sums, op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
-        keysAttr(seen, end));
+        builder, op.getLoc(), types, q, keys[0], keys[1], part(op.getDocuments(), mixer, i, TokenKind::token),
+        part(op.getO(), mixer, i, TokenKind::token), part(op.getLse(), mixer, i, TokenKind::token),
+        part(op.getDO(), mixer, i, TokenKind::token), ranks.coordinate, shared, sums, op.getScaleAttr(),
+        op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count), keysAttr(keys[0], end));
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
-    dq[i] = copy.getDq();
+    dqueries[0][i] = copy.getDq();
     sums = {copy.getDk(), copy.getDv()};
-    auto finished = [&](Value sum, Value of, StringRef label) {
+    if (isShared) {
+      dqueries[1][i] = copy.getDshared()[0];
+      sums.push_back(copy.getDshared()[1]);
+    }
+    for (auto [j, sum] : llvm::enumerate(sums)) {
       int64_t begin = bounds[i] * ranks.count;
       Value own = range(sum, 1, begin, end - begin);
-      if (Type element = typeOf(of).getElementType(); element != sumType.getElementType())
+      if (Type element = typeOf(ofKeys[j]).getElementType(); element != typeOf(sum).getElementType())
         own = CastOp::create(builder, op.getLoc(), typeOf(own).clone(element), own);
-      return ofThisRank(ranks, own, label);
-    };
-    dk[i] = finished(sums[0], op.getDk(), "attn.dk");
-    dv[i] = finished(sums[1], op.getDv(), "attn.dv");
+      dkeys[j][i] = ofThisRank(ranks, own, labels[j]);
+    }
   }
-  for (auto [result, parts] : {std::pair(op.getDq(), &dq), {op.getDk(), &dk}, {op.getDv(), &dv}})
-    cuts[result] = {TokenKind::token, 1, *parts, {}, mixer};
+  for (auto [result, parts] : llvm::zip_equal(ofQueries, dqueries))
+    cuts[result] = {TokenKind::token, 1, parts, {}, mixer};
+  for (auto [result, parts] : llvm::zip_equal(ofKeys, dkeys))
+    cuts[result] = {TokenKind::token, 1, parts, {}, mixer};
   return success();
 }
 

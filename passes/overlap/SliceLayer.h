@@ -92,6 +92,8 @@ private:
   mlir::Value ofThisRank(const Ranks &ranks, mlir::Value sum, llvm::StringRef label);
   mlir::Value concat(mlir::ValueRange parts, int64_t dim);
   llvm::SmallVector<mlir::Value> growing(llvm::ArrayRef<mlir::Value> parts);
+  template <typename Attention>
+  llvm::SmallVector<llvm::SmallVector<mlir::Value>> growingKeys(Attention op, const Ranks &ranks);
   mlir::IntegerAttr keysAttr(mlir::Value keys, int64_t count);
   mlir::Value range(mlir::Value v, int64_t dim, int64_t begin, int64_t size);
   mlir::Value reshape(mlir::Value v, llvm::ArrayRef<int64_t> shape);

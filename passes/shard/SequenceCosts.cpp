@@ -27,6 +27,8 @@ public:
         .Case<AttnCausalOp, AttnCausalGradOp>([&](auto attention) {
           // Keys and values there, their cotangents back.
           double both = gathered(attention.getK()) + gathered(attention.getV());
+          if (!attention.getShared().empty())
+            both += gathered(attention.getShared()[1]);
           return SliceExchange{directions(op) * machine.linkLatency, directions(op) * both};
         })
         .Case<ShortConvOp, ShortConvGradOp>([&](auto convolution) {

@@ -362,37 +362,60 @@ template <typename Attention> static LogicalResult checkKeys(Attention op, Strin
                           << " (--mesh) yet; valid: rows are divided before they are cut into slices";
 }
 
+/// What every token says to others: keys, values, and the features that keys of all heads share.
+static constexpr StringLiteral keyLabels[] = {"attn.k", "attn.v", "attn.k_shared"},
+                               keyGradLabels[] = {"attn.dk", "attn.dv", "attn.dk_shared"};
+template <typename Attention> static SmallVector<Value> keysOf(Attention op, ValueRange operands) {
+  SmallVector<Value> keys{operands[1], operands[2]};
+  if (!op.getShared().empty())
+    keys.push_back(operands[op.getSharedMutable()[1].getOperandNumber()]);
+  return keys;
+}
+/// Of a call with these keys: q_shared and their shared features.
+template <typename Attention>
+static SmallVector<Value> sharedOf(Attention op, ValueRange operands, ArrayRef<Value> keys) {
+  if (op.getShared().empty())
+    return {};
+  return {operands[op.getSharedMutable()[0].getOperandNumber()], keys[2]};
+}
+
 FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueRange operands) {
   if (failed(checkKeys(op, axis, ranks)))
     return failure();
   Location loc = op.getLoc();
-  Value q = operands[0], k = operands[1], v = operands[2], documents = operands[3];
+  Value q = operands[0], documents = operands[3];
+  SmallVector<Value> keys = keysOf(op, operands);
   int64_t tokens = typeOf(q).getDimSize(1);
-  auto o = RankedTensorType::get(typeOf(q).getShape(), typeOf(op.getO()).getElementType());
+  auto o = RankedTensorType::get(withDim(typeOf(q), 3, typeOf(keys[1]).getDimSize(3)).getShape(),
+                                 typeOf(op.getO()).getElementType());
   auto lse = RankedTensorType::get({o.getDimSize(0), o.getDimSize(2), tokens}, typeOf(op.getLse()).getElementType());
-  auto attend = [&](Value keys, Value values, int64_t prefix, Value place) {
-    return AttnCausalOp::create(builder, loc, o, lse, q, keys, values, documents, place, op.getScaleAttr(),
-                                op.getWindowAttr(), builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(),
-                                op.getRingAttr());
+  auto attend = [&](ArrayRef<Value> seen, int64_t prefix, Value place) {
+    return AttnCausalOp::create(builder, loc, o, lse, q, seen[0], seen[1], documents, place,
+                                sharedOf(op, operands, seen), op.getScaleAttr(), op.getWindowAttr(),
+                                builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(), op.getRingAttr());
   };
   auto results = [](auto causal) { return SmallVector<Value>{causal->getResult(0), causal->getResult(1)}; };
   if (op.getCache()) // every rank has all of it, the keys of these tokens too (append)
-    return results(attend(k, v, op.getPrefix(), Value()));
+    return results(attend(keys, op.getPrefix(), Value()));
   AttentionPlan plan = planAttention(op.getWindow(), tokens, ranks, algorithm);
+  auto each = [&](llvm::function_ref<Value(Value, StringRef)> make) {
+    SmallVector<Value> made;
+    for (auto [i, x] : llvm::enumerate(keys))
+      made.push_back(make(x, keyLabels[i]));
+    return made;
+  };
   if (plan.kind == AttentionPlan::gathered)
-    return results(attend(gather(loc, k, 1, "attn.k"), gather(loc, v, 1, "attn.v"), 0, coordinate));
+    return results(attend(each([&](Value x, StringRef label) { return gather(loc, x, 1, label); }), 0, coordinate));
   if (plan.kind == AttentionPlan::neighbours)
-    return results(attend(withEarlier(loc, k, plan.before, "attn.k"), withEarlier(loc, v, plan.before, "attn.v"),
+    return results(attend(each([&](Value x, StringRef label) { return withEarlier(loc, x, plan.before, label); }),
                           plan.before * tokens, coordinate));
   SmallVector<Value> both;
   for (int64_t i = 0; i <= plan.before; ++i) {
     // The next block is on its way while this one is read.
-    Value keys = k, values = v;
-    if (i < plan.before) {
-      k = shift(loc, k, 1, false, "attn.k");
-      v = shift(loc, v, 1, false, "attn.v");
-    }
-    SmallVector<Value> block = results(attend(keys, values, i * tokens, i ? coordinate : Value()));
+    SmallVector<Value> now = keys;
+    if (i < plan.before)
+      keys = each([&](Value x, StringRef label) { return shift(loc, x, 1, false, label); });
+    SmallVector<Value> block = results(attend(now, i * tokens, i ? coordinate : Value()));
     both =
         both.empty() ? block : results(AttnMergeOp::create(builder, loc, o, lse, both[0], both[1], block[0], block[1]));
   }
@@ -423,27 +446,53 @@ Value SequenceSharder::withEarlier(Location loc, Value x, int64_t before, String
                    .getResult();
 }
 
+/// dq, dk, dv, and those of shared features.
 FailureOr<SmallVector<Value>> SequenceSharder::attentionGrad(AttnCausalGradOp op, ValueRange operands) {
   if (failed(checkKeys(op, axis, ranks)))
     return failure();
   Location loc = op.getLoc();
-  Value q = operands[0], k = operands[1], v = operands[2];
+  Value q = operands[0];
+  SmallVector<Value> keys = keysOf(op, operands);
   int64_t tokens = typeOf(q).getDimSize(1);
-  auto attend = [&](Value keys, Value values, int64_t prefix, Value place) {
-    return AttnCausalGradOp::create(builder, loc, TypeRange{q.getType(), keys.getType(), values.getType()}, q, keys,
-                                    values, operands[3], operands[4], operands[5], operands[6], place, ValueRange(),
-                                    op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(prefix),
-                                    IntegerAttr());
+  auto attend = [&](ArrayRef<Value> seen, int64_t prefix, Value place) {
+    SmallVector<Value> shared = sharedOf(op, operands, seen);
+    SmallVector<Type> types{q.getType(), seen[0].getType(), seen[1].getType()};
+    llvm::append_range(types, ValueRange(shared).getTypes());
+    return AttnCausalGradOp::create(builder, loc, types, q, seen[0], seen[1], operands[3], operands[4], operands[5],
+                                    operands[6], place, shared, ValueRange(), op.getScaleAttr(), op.getWindowAttr(),
+                                    builder.getI64IntegerAttr(prefix), IntegerAttr());
+  };
+  // Of queries first, then of keys.
+  auto sorted = [&](AttnCausalGradOp grad) {
+    SmallVector<Value> queries{grad.getDq()}, others{grad.getDk(), grad.getDv()};
+    if (!grad.getDshared().empty()) {
+      queries.push_back(grad.getDshared()[0]);
+      others.push_back(grad.getDshared()[1]);
+    }
+    return std::pair(queries, others);
+  };
+  auto results = [](ArrayRef<Value> queries, ArrayRef<Value> others) {
+    SmallVector<Value> all{queries[0], others[0], others[1]};
+    if (queries.size() > 1)
+      all.append({queries[1], others[2]});
+    return all;
+  };
+  auto each = [](ArrayRef<Value> xs, ArrayRef<StringLiteral> labels, llvm::function_ref<Value(Value, StringRef)> make) {
+    SmallVector<Value> made;
+    for (auto [i, x] : llvm::enumerate(xs))
+      made.push_back(make(x, labels[i]));
+    return made;
   };
   AttentionPlan plan = planAttention(op.getWindow(), tokens, ranks, algorithm);
   if (plan.kind == AttentionPlan::gathered) {
-    auto grad = attend(gather(loc, k, 1, "attn.k"), gather(loc, v, 1, "attn.v"), 0, coordinate);
-    return SmallVector<Value>{grad.getDq(), reduceScatter(loc, grad.getDk(), 1, "attn.dk"),
-                              reduceScatter(loc, grad.getDv(), 1, "attn.dv")};
+    auto all = each(keys, keyLabels, [&](Value x, StringRef label) { return gather(loc, x, 1, label); });
+    auto [queries, others] = sorted(attend(all, 0, coordinate));
+    return results(queries, each(others, keyGradLabels,
+                                 [&](Value x, StringRef label) { return reduceScatter(loc, x, 1, label); }));
   }
   if (plan.kind == AttentionPlan::neighbours) {
-    auto grad = attend(withEarlier(loc, k, plan.before, "attn.k"), withEarlier(loc, v, plan.before, "attn.v"),
-                       plan.before * tokens, coordinate);
+    auto all = each(keys, keyLabels, [&](Value x, StringRef label) { return withEarlier(loc, x, plan.before, label); });
+    auto [queries, others] = sorted(attend(all, plan.before * tokens, coordinate));
     // What tokens of this rank ask of the keys of rank r - i goes back there.
     auto back = [&](Value all, StringRef label) {
       SmallVector<Value> parts{rowsOf(builder, loc, all, plan.before * tokens, tokens)};
@@ -452,19 +501,21 @@ FailureOr<SmallVector<Value>> SequenceSharder::attentionGrad(AttnCausalGradOp op
             shift(loc, rowsOf(builder, loc, all, (plan.before - i) * tokens, tokens), i, /*reverse=*/true, label));
       return sumOf(builder, loc, parts);
     };
-    return SmallVector<Value>{grad.getDq(), back(grad.getDk(), "attn.dk"), back(grad.getDv(), "attn.dv")};
+    return results(queries, each(others, keyGradLabels, back));
   }
-  SmallVector<Value> dq, dk, dv;
+  SmallVector<SmallVector<Value>> ofQueries(op.getShared().empty() ? 1 : 2), ofKeys(keys.size());
   for (int64_t i = 0; i <= plan.before; ++i) {
-    Value keys = k, values = v;
-    if (i < plan.before) {
-      k = shift(loc, k, 1, false, "attn.k");
-      v = shift(loc, v, 1, false, "attn.v");
-    }
-    auto block = attend(keys, values, i * tokens, i ? coordinate : Value());
-    dq.push_back(block.getDq());
-    dk.push_back(i ? shift(loc, block.getDk(), i, /*reverse=*/true, "attn.dk") : block.getDk());
-    dv.push_back(i ? shift(loc, block.getDv(), i, /*reverse=*/true, "attn.dv") : block.getDv());
+    SmallVector<Value> now = keys;
+    if (i < plan.before)
+      keys = each(keys, keyLabels, [&](Value x, StringRef label) { return shift(loc, x, 1, false, label); });
+    auto [queries, others] = sorted(attend(now, i * tokens, i ? coordinate : Value()));
+    for (auto [j, d] : llvm::enumerate(queries))
+      ofQueries[j].push_back(d);
+    for (auto [j, d] : llvm::enumerate(others))
+      ofKeys[j].push_back(i ? shift(loc, d, i, /*reverse=*/true, keyGradLabels[j]) : d);
   }
-  return SmallVector<Value>{sumOf(builder, loc, dq), sumOf(builder, loc, dk), sumOf(builder, loc, dv)};
+  auto summed = [&](ArrayRef<SmallVector<Value>> parts) {
+    return llvm::map_to_vector(parts, [&](ArrayRef<Value> all) { return sumOf(builder, loc, all); });
+  };
+  return results(summed(ofQueries), summed(ofKeys));
 }

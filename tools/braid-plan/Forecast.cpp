@@ -92,7 +92,9 @@ private:
     auto info = program.findEntry(entry);
     return info && llvm::any_of(info->inputs, [&](uint32_t index) {
              const runtime::TensorInfo &tensor = program.tensors()[index];
-             return tensor.role == runtime::Role::cache && llvm::StringRef(tensor.name).ends_with(".attn.k");
+             llvm::StringRef name = tensor.name;
+             return tensor.role == runtime::Role::cache &&
+                    (name.ends_with(".attn.k") || name.ends_with(".attn.latent"));
            });
   }
 
