@@ -61,7 +61,7 @@ func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x
 
 // expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x8xf32>, %documents: tensor<2x8xi32>) {
-  // expected-error @+1 {{shape mismatch: k is 2x8x2x16 but v is 2x8x2x8}}
+  // expected-error @+1 {{value dimension mismatch: o has 16 but v has 8}}
   %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x8xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
   return
 }
@@ -137,9 +137,9 @@ func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x
 
 // -----
 
-// expected-note @+1 {{q defined here}}
+// expected-note @+1 {{v defined here}}
 func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
-  // expected-error @+1 {{shape mismatch: o is 2x8x4x8 but q is 2x8x4x16}}
+  // expected-error @+1 {{value dimension mismatch: o has 8 but v has 16}}
   %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x8xf32>, tensor<2x4x8xf32>)
   return
 }
@@ -330,7 +330,7 @@ func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents
 
 func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x10x2x16xf32>, %documents: tensor<2x4xi32>) {
   // expected-error @+1 {{ring of 10 rows is too small: a window of 8 and 4 tokens need 11}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{cache, ring, scale = 0.25 : f64, window = 8 : i64}> : (tensor<2x4x4x16xf32>, tensor<2x10x2x16xf32>, tensor<2x10x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, cache, ring, scale = 0.25 : f64, window = 8 : i64}> : (tensor<2x4x4x16xf32>, tensor<2x10x2x16xf32>, tensor<2x10x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
   return
 }
 
@@ -338,7 +338,7 @@ func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x10x2x16xf32>, %documents: te
 
 func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x64x2x16xf32>, %documents: tensor<2x4xi32>) {
   // expected-error @+1 {{has a ring but no window; a ring forgets what is behind the window}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{cache, ring, scale = 0.25 : f64}> : (tensor<2x4x4x16xf32>, tensor<2x64x2x16xf32>, tensor<2x64x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, cache, ring, scale = 0.25 : f64}> : (tensor<2x4x4x16xf32>, tensor<2x64x2x16xf32>, tensor<2x64x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
   return
 }
 
@@ -346,7 +346,7 @@ func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x64x2x16xf32>, %documents: te
 
 func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{has a ring but reads no cache}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{ring, scale = 0.25 : f64, window = 1 : i64}> : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, ring, scale = 0.25 : f64, window = 1 : i64}> : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
   return
 }
 
@@ -404,7 +404,58 @@ func.func @f(%q: tensor<1x8x1x4xf32>, %k: tensor<1x20x1x4xf32>, %d: tensor<1x8xi
 // -----
 
 func.func @f(%q: tensor<1x8x1x4xf32>, %d: tensor<1x8xi32>, %l: tensor<1x1x8xf32>) {
-  // expected-error @+1 {{has 1 sums; valid: none, or those of dk and dv}}
+  // expected-error @+1 {{has 1 sums; valid: none, or the 2 of dk and dv}}
   %0:3 = braid.attn.causal_grad %q, %q, %q, %d, %q, %l, %q sums(%q) {scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8xi32>, tensor<1x8x1x4xf32>, tensor<1x1x8xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>) -> (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k defined here}}
+func.func @f(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x1x4xf32>, %v: tensor<1x8x2x4xf32>, %d: tensor<1x8xi32>) {
+  // expected-error @+1 {{head mismatch: v has 2 but k has 1}}
+  %o, %l = braid.attn.causal %q, %k, %v, %d {scale = 1.0 : f64} : (tensor<1x8x2x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x8x2x4xf32>, %d: tensor<1x8xi32>, %s: tensor<1x8x2x6xf32>) {
+  // expected-error @+1 {{has 1 shared features; valid: none, or those of q and k}}
+  %o, %l = braid.attn.causal %q, %q, %q, %d shared(%s) {scale = 1.0 : f64} : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8xi32>, tensor<1x8x2x6xf32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k_shared defined here}}
+func.func @f(%q: tensor<1x8x2x4xf32>, %d: tensor<1x8xi32>, %s: tensor<1x8x2x6xf32>) {
+  // expected-error @+1 {{k_shared has 2 heads; valid: 1, which all heads of q share}}
+  %o, %l = braid.attn.causal %q, %q, %q, %d shared(%s, %s) {scale = 1.0 : f64} : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8xi32>, tensor<1x8x2x6xf32>, tensor<1x8x2x6xf32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{k_shared defined here}}
+func.func @f(%q: tensor<1x8x2x4xf32>, %d: tensor<1x8xi32>, %s: tensor<1x8x2x6xf32>, %t: tensor<1x8x1x5xf32>) {
+  // expected-error @+1 {{head dimension mismatch: q_shared has 6 but k_shared has 5}}
+  %o, %l = braid.attn.causal %q, %q, %q, %d shared(%s, %t) {scale = 1.0 : f64} : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8xi32>, tensor<1x8x2x6xf32>, tensor<1x8x1x5xf32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x8x1x4xf32>, %d: tensor<1x8xi32>, %l: tensor<1x1x8xf32>) {
+  // expected-error @+1 {{has 2 shared features but 0 cotangents of such}}
+  %0:3 = braid.attn.causal_grad %q, %q, %q, %d, %q, %l, %q shared(%q, %q) {scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8xi32>, tensor<1x8x1x4xf32>, tensor<1x1x8xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>) -> (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x8x1x4xf32>, %d: tensor<1x8xi32>, %l: tensor<1x1x8xf32>) {
+  // expected-error @+1 {{has 2 sums; valid: none, or the 3 of dk, dv and dk_shared}}
+  %0:5 = braid.attn.causal_grad %q, %q, %q, %d, %q, %l, %q shared(%q, %q) sums(%q, %q) {scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8xi32>, tensor<1x8x1x4xf32>, tensor<1x1x8xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>) -> (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>)
   return
 }

@@ -58,7 +58,20 @@ func.func @ring(%q: tensor<2x4x4x16xf32>, %x: tensor<2x4x2x16xf32>, %cache: tens
   // CHECK: braid.attn.append {{.*}}ring
   %k = "braid.attn.append"(%cache, %x, %documents) <{ring}> : (tensor<2x11x2x16xf32>, tensor<2x4x2x16xf32>, tensor<2x4xi32>) -> tensor<2x11x2x16xf32>
   // CHECK: braid.attn.causal {{.*}}ring
-  %o, %lse = "braid.attn.causal"(%q, %k, %k, %documents) <{cache, ring, scale = 0.25 : f64, window = 8 : i64}>
+  %o, %lse = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, cache, ring, scale = 0.25 : f64, window = 8 : i64}>
       : (tensor<2x4x4x16xf32>, tensor<2x11x2x16xf32>, tensor<2x11x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  return
+}
+
+// Values of their own size, and features of keys that all heads share: their cotangents, and sums for those of keys.
+// CHECK-LABEL: func.func @shared(
+func.func @shared(%q: !q, %k: !kv, %v: tensor<2x8x2x24xf32>, %documents: !d, %place: tensor<1xi32>, %qs: tensor<2x8x4x8xf32>, %ks: tensor<2x8x1x8xf32>) {
+  // CHECK: braid.attn.causal %arg0, %arg1, %arg2, %arg3, %arg4 shared(%arg5, %arg6) {scale = 2.500000e-01 : f64}
+  %o, %lse = braid.attn.causal %q, %k, %v, %documents, %place shared(%qs, %ks) {scale = 0.25 : f64}
+      : (!q, !kv, tensor<2x8x2x24xf32>, !d, tensor<1xi32>, tensor<2x8x4x8xf32>, tensor<2x8x1x8xf32>) -> (tensor<2x8x4x24xf32>, !lse)
+  // CHECK: braid.attn.causal_grad %arg0, %arg1, %arg2, %arg3, %o, %lse, %o shared(%arg5, %arg6) sums(%arg1, %arg2, %arg6) {scale
+  %d:5 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %o shared(%qs, %ks) sums(%k, %v, %ks) {scale = 0.25 : f64}
+      : (!q, !kv, tensor<2x8x2x24xf32>, !d, tensor<2x8x4x24xf32>, !lse, tensor<2x8x4x24xf32>, tensor<2x8x4x8xf32>, tensor<2x8x1x8xf32>, !kv, tensor<2x8x2x24xf32>, tensor<2x8x1x8xf32>)
+      -> (!q, !kv, tensor<2x8x2x24xf32>, tensor<2x8x4x8xf32>, tensor<2x8x1x8xf32>)
   return
 }

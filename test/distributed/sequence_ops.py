@@ -16,7 +16,7 @@ import numpy as np
 from check_scan import CLASS_IDS, gradient_limit
 from harness import Operand, Program, Type, loaded, rounded, stored
 import inner
-from attention import attention
+from attention import attention, attention_shared
 from common import documents_of
 from rows import short_conv
 from scan import CLASSES, GATES, ORDER, gate_shape, random_operands, scan, trained_gates
@@ -198,19 +198,26 @@ def add_inner(program, kind, mini_batch, rng, carried):
     c.check(rng, draw)
 
 
-def add_attention(program, window, rng):
-    H, G, D = 4, 2, 16
+def add_attention(program, window, rng, shared=0):
+    """`shared`: features of keys that all heads share; values then have a size of their own."""
+    H, G, D, V = 4, 2, 16, 24 if shared else 16
+    names = ["dq", "dk", "dv"] + ["dq_shared", "dk_shared"] * bool(shared)
+    settings = {"scale": (D + shared) ** -0.5, "window": window}
 
     def reference(a, documents):
-        (o, lse), pull = attention(a["q"], a["k"], a["v"], documents, D**-0.5, window=window)
-        return dict(zip(("dq", "dk", "dv"), pull(a["do"]))) | {"o": o}
+        own = [a["q"], a["k"], a["v"]]
+        (o, lse), pull = attention_shared(*own, a["q_shared"], a["k_shared"], documents, **settings) if shared else attention(*own, documents, **settings)
+        return dict(zip(names, pull(a["do"]))) | {"o": o}
 
-    c = Case(program, f"attention_w{window}", reference, 1e-5)
-    q, k, v, do = (c.input(n, (B, T, h, D)) for n, h in (("q", H), ("k", G), ("v", G), ("do", H)))
-    settings = {"scale": D**-0.5, "window": window, "prefix": 0}
-    o, lse = c.f.op("braid.attn.causal", [q, k, v, c.documents], [q.type, Type((B, H, T))], **settings)
-    grads = c.f.op("braid.attn.causal_grad", [q, k, v, c.documents, o, lse, do, None, None], [q.type, k.type, v.type], segments=True, **settings)
-    for name, value in zip(("o", "dq", "dk", "dv"), (o, *grads)):
+    c = Case(program, f"attention_w{window}" + f"_s{shared}" * bool(shared), reference, 1e-5)
+    q, k, v, do = (c.input(n, (B, T, h, d)) for n, h, d in (("q", H, D), ("k", G, D), ("v", G, V), ("do", H, V)))
+    both = [c.input("q_shared", (B, T, H, shared)), c.input("k_shared", (B, T, 1, shared))] if shared else []
+    settings |= {"prefix": 0}
+    o, lse = c.f.op("braid.attn.causal", [q, k, v, c.documents, None, both], [do.type, Type((B, H, T))], segments=True, **settings)
+    grads = c.f.op(
+        "braid.attn.causal_grad", [q, k, v, c.documents, o, lse, do, None, both, None], [x.type for x in (q, k, v, *both)], segments=True, **settings
+    )
+    for name, value in zip(("o", *names), (o, *grads)):
         c.f.output(name, value)
     c.check(rng)
 
@@ -272,6 +279,7 @@ def main(ranks, algorithm, tokens=None):
     for window in (0, 5, 30) if not tokens else ():
         if algorithm in ("ring", "all_gather"):
             add_attention(program, window, rng)
+            add_attention(program, window, rng, shared=8)
     return program.finish()
 
 

@@ -11,8 +11,18 @@ import sys
 import numpy as np
 
 from harness import Program, Type, rounded
-from attention import append, attention
+from attention import append, attention, attention_shared
 from common import PADDING, documents_of, one_document
+
+
+def causal(f, operands, results, coordinate=None, shared=None, **attributes):
+    """`operands`: q, k, v, documents."""
+    return f.op("braid.attn.causal", [*operands, coordinate, shared], results, segments=True, **attributes)
+
+
+def causal_grad(f, operands, results, coordinate=None, shared=None, sums=None, **attributes):
+    """`operands`: q, k, v, documents, o, lse, do."""
+    return f.op("braid.attn.causal_grad", [*operands, coordinate, shared, sums], results, segments=True, **attributes)
 
 
 class Attention:
@@ -24,11 +34,11 @@ class Attention:
         q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, prefix + T, G, D)), f.input("v", (B, prefix + T, G, D))
         documents = f.input("documents", (B, T), "i32")
         attributes = {"scale": D**-0.5, "window": window, "prefix": prefix}
-        o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
+        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
         results = {"o": o, "lse": lse}
         if gradient:
-            operands = [q, k, v, documents, o, lse, f.input("do", (B, T, H, D)), None, None]
-            gradients = f.op("braid.attn.causal_grad", operands, [q.type, k.type, v.type], segments=True, **attributes)
+            operands = [q, k, v, documents, o, lse, f.input("do", (B, T, H, D))]
+            gradients = causal_grad(f, operands, [q.type, k.type, v.type], **attributes)
             results |= dict(zip(("dq", "dk", "dv"), gradients))
         for name, value in results.items():
             f.output(name, value)
@@ -109,10 +119,9 @@ def add_room(program, rng):
         documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, D))
         sums = [f.input(name, (B, room, G, D), "f32") for name in ("dk_later", "dv_later")]
         attributes = {"scale": D**-0.5, "window": window, "prefix": prefix, "keys": keys}
-        o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, T), "f32")], **attributes)
+        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, T), "f32")], **attributes)
         fresh, added = (
-            f.op("braid.attn.causal_grad", [q, k, v, documents, o, lse, do, None, more], [q.type, wide, wide], segments=True, **attributes)
-            for more in (None, sums)
+            causal_grad(f, [q, k, v, documents, o, lse, do], [q.type, wide, wide], sums=more, **attributes) for more in (None, sums)
         )
         for name, value in zip(("o", "lse", "dq", "dk_all", "dv_all", "dq_added", "dk_added", "dv_added"), (o, lse, *fresh, *added)):
             f.output(name, value)
@@ -148,26 +157,19 @@ def add_parts(program, rng, parts=3):
         documents, coordinate = f.input("documents", (B, T), "i32"), f.input("coordinate", (1,), "i32")
         do, lse = f.input("do", (B, T, H, D)), Type((B, H, T))
         settings = {"scale": D**-0.5, "window": window}
-        o, l = f.op("braid.attn.causal", [q, k, v, documents, coordinate], [q.type, lse], **settings)
-        given = f.op("braid.attn.causal_grad", [q, k, v, documents, o, l, do, coordinate, None], [q.type, k.type, v.type], segments=True, **settings)
+        o, l = causal(f, [q, k, v, documents], [q.type, lse], coordinate, **settings)
+        given = causal_grad(f, [q, k, v, documents, o, l, do], [q.type, k.type, v.type], coordinate, **settings)
         for name, value in zip(("o", "lse", "dq", "dk", "dv"), (o, l, *given)):
             f.output(name, value)
-        o, l = f.op("braid.attn.causal", [q, *blocks[0], documents], [q.type, lse], **settings)
+        o, l = causal(f, [q, *blocks[0], documents], [q.type, lse], **settings)
         for i in range(1, parts):
-            other = f.op("braid.attn.causal", [q, *blocks[i], documents, coordinate], [q.type, lse], **settings, prefix=i * T)
+            other = causal(f, [q, *blocks[i], documents], [q.type, lse], coordinate, **settings, prefix=i * T)
             o, l = f.op("braid.attn.merge", [o, l, *other], [q.type, lse])
         f.output("o_merged", o)
         f.output("lse_merged", l)
         for i, (ki, vi) in enumerate(blocks):
             place = coordinate if i else None
-            given = f.op(
-                "braid.attn.causal_grad",
-                [q, ki, vi, documents, o, l, do, place, None],
-                [q.type, ki.type, vi.type],
-                segments=True,
-                **settings,
-                prefix=i * T,
-            )
+            given = causal_grad(f, [q, ki, vi, documents, o, l, do], [q.type, ki.type, vi.type], place, **settings, prefix=i * T)
             for name, value in zip(("dq", "dk", "dv"), given):
                 f.output(f"{name}{i}", value)
         edges = [[0, T + 5, 2 * T, 3 * T, 3 * T], [-60, 3, 4, T, 3 * T - 9]]
@@ -205,15 +207,7 @@ def add_cache(program, rng):
         documents = f.input("documents", (B, tokens), "i32")
         nk = f.op("braid.attn.append", [kc, k, documents], kc.type)
         nv = f.op("braid.attn.append", [vc, v, documents], vc.type)
-        o, _ = f.op(
-            "braid.attn.causal",
-            [q, nk, nv, documents],
-            [q.type, Type((B, H, tokens))],
-            scale=D**-0.5,
-            window=0,
-            prefix=0,
-            cache=True,
-        )
+        o, _ = causal(f, [q, nk, nv, documents], [q.type, Type((B, H, tokens))], scale=D**-0.5, window=0, prefix=0, cache=True)
         for name, value in {"o": o, "new_k": nk, "new_v": nv}.items():
             f.output(name, value)
     q, k, v = rounded([rng.standard_normal((B, T, h, D)) for h in (H, G, G)])
@@ -282,7 +276,7 @@ def add_long_cache(program, rng):
         q, documents = f.input("q", (B, 1, H, D)), f.input("documents", (B, 1), "i32")
         k, v = f.input("k", (B, S, G, D)), f.input("v", (B, S, G, D))
         attributes = dict(scale=D**-0.5, window=window, prefix=0, cache=True) | ({"ring": True} if ring else {})
-        o, lse = f.op("braid.attn.causal", [q, k, v, documents], [q.type, Type((B, H, 1))], **attributes)
+        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, 1))], **attributes)
         f.output("o", o)
         f.output("lse", lse)
         last = [1900 if ring else 1099, 64, 0]  # the token's position; the last row is padding
@@ -312,16 +306,7 @@ def add_ring(program, rng):
         nk = f.op("braid.attn.append", [kc, k, documents], kc.type, ring=True)
         nv = f.op("braid.attn.append", [vc, v, documents], vc.type, ring=True)
         lse = Type((B, H, tokens))
-        o, _ = f.op(
-            "braid.attn.causal",
-            [q, nk, nv, documents],
-            [q.type, lse],
-            scale=D**-0.5,
-            window=window,
-            prefix=0,
-            cache=True,
-            ring=True,
-        )
+        o, _ = causal(f, [q, nk, nv, documents], [q.type, lse], scale=D**-0.5, window=window, prefix=0, cache=True, ring=True)
         for name, value in {"o": o, "new_k": nk, "new_v": nv}.items():
             f.output(name, value)
     q, k, v = rounded([rng.standard_normal((B, T, h, D)) for h in (H, G, G)])
@@ -353,6 +338,109 @@ def add_ring(program, rng):
     program.then(action)
 
 
+def add_shared(program, rng):
+    """Values of other sizes than keys, and features of keys that all heads share; a prefix; sums of later slices, with room for more keys."""
+    for B, T, H, G, D, V, R, window, prefix, room, dtypes in (
+        (2, 37, 4, 4, 16, 24, 0, 0, 0, 0, ("f32", "f64")),
+        (1, 70, 2, 1, 64, 16, 0, 9, 0, 0, ("f32", "bf16")),
+        (2, 37, 4, 4, 16, 24, 8, 0, 0, 0, ("f32", "f64", "bf16")),
+        (1, 130, 4, 2, 32, 48, 16, 0, 0, 0, ("f32", "bf16")),
+        (1, 70, 3, 3, 128, 128, 64, 0, 0, 0, ("f32", "bf16")),
+        (2, 40, 4, 4, 24, 16, 16, 20, 31, 0, ("f32", "bf16")),
+        (2, 40, 4, 4, 16, 32, 16, 0, 31, 100, ("f32", "bf16")),
+    ):
+        for dtype in dtypes:
+            S = room or prefix + T
+            keys, scale = prefix + T, (D + R) ** -0.5
+            f = program.function(f"shared_t{T}_h{H}_g{G}_d{D}_v{V}_s{R}_w{window}_p{prefix}_{dtype}", dtype)
+            wide = "f64" if dtype == "f64" else "f32"
+            q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, S, G, D)), f.input("v", (B, S, G, V))
+            documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, V))
+            shared = [f.input("q_shared", (B, T, H, R)), f.input("k_shared", (B, S, 1, R))] if R else None
+            sums = [f.input(f"{n}_later", x.type.shape, wide) for n, x in (("dk", k), ("dv", v), ("dk_shared", shared[1]))] if room else None
+            attributes = {"scale": scale, "window": window, "prefix": prefix} | ({"keys": keys} if room else {})
+            o, lse = causal(f, [q, k, v, documents], [do.type, Type((B, H, T), wide)], shared=shared, **attributes)
+            sum_type = lambda x: Type(x.type.shape, wide) if room else x.type
+            types = [q.type, sum_type(k), sum_type(v)] + ([shared[0].type, sum_type(shared[1])] if R else [])
+            given = causal_grad(f, [q, k, v, documents, o, lse, do], types, shared=shared, sums=sums, **attributes)
+            names = ["dq", "dk", "dv", "dq_shared", "dk_shared"]
+            for name, value in zip(["o", "lse", *names], (o, lse, *given)):
+                f.output(name, value)
+            for label, documents_ in (("one document", one_document(B, T, -prefix)), ("packed", documents_of([[-prefix, T // 4, T // 4 + 1, T - 3, T - 3]] * B, T))):
+                shapes = {n: x.type.shape for n, x in f.inputs.items() if n != "documents"}
+                values = dict(zip(shapes, rounded([rng.standard_normal(s) for s in shapes.values()], dtype)))
+
+                def action(program, f=f, label=label, values=values, d=documents_, window=window, prefix=prefix, keys=keys, room=room, R=R, scale=scale, dtype=dtype, names=names):
+                    seen = {n: x[:, :keys] for n, x in values.items()}
+                    settings = {"window": window, "prefix": prefix}
+                    own = [values["q"], seen["k"], seen["v"]]
+                    if R:
+                        result, pull = attention_shared(*own, values["q_shared"], seen["k_shared"], d, scale, **settings)
+                    else:
+                        result, pull = attention(*own, d, scale, **settings)
+                    references = dict(zip(["o", "lse", *names], (*result, *pull(values["do"]))))
+                    if np.any(d == PADDING):
+                        del references["lse"]
+                    inputs = dict(values)
+                    if room:  # nothing reads what stands behind the keys
+                        for n in ("k", "v", "k_shared"):
+                            inputs[n] = np.concatenate([seen[n], np.full_like(values[n][:, keys:], np.nan)], 1)
+                        for n in ("dk", "dv", "dk_shared"):
+                            references[n] = references[n] + values[f"{n}_later"][:, :keys]
+                    out = program.call(f, inputs | {"documents": d})
+                    out |= {n: out[n][:, :keys] for n in ("dk", "dv", "dk_shared") if n in out}
+                    limits = (1e-9, 1e-9) if dtype == "f64" else (5e-3, 1.5e-2) if dtype == "bf16" else (2e-6, 1e-5)
+                    program.compare(f"{f.name} {label}", out, references, {n: limits[n not in ("o", "lse")] for n in references})
+
+                program.then(action)
+
+
+def add_latent(program, rng):
+    """Values that are the keys themselves, in a cache whose rows all heads share: prefills and single tokens equal attention over keys and values that a
+    head makes of its own (w_k, w_v), which head_linear moves to the other side of the products."""
+    for B, H, D, V, L, R, lengths, S, T, dtype in (
+        (2, 4, 16, 24, 40, 8, (33, 1, 1, 1, 1, 1, 1, 1), 48, 40, "f32"),
+        (17, 6, 12, 20, 24, 8, (5, 1, 1), 8, 7, "f32"),
+        (1, 32, 32, 32, 512, 64, (20, 1, 1), 1024, 22, "f32"),  # several programs share a token's heads, and on a GPU its keys
+        (2, 32, 32, 32, 512, 64, (20, 1, 1), 1024, 22, "bf16"),
+    ):
+        functions = {}
+        for tokens in sorted(set(lengths)):
+            f = functions[tokens] = program.function(f"latent_b{B}_h{H}_l{L}_t{tokens}_{dtype}", dtype)
+            q, q_shared = f.input("q", (B, tokens, H, D)), f.input("q_shared", (B, tokens, H, R))
+            c, k_shared = f.input("c", (B, tokens, 1, L)), f.input("k_shared", (B, tokens, 1, R))
+            w_k, w_v = f.input("w_k", (L, H * D)), f.input("w_v", (L, H * V))
+            caches = [f.input(n, (B, S, 1, x.type.shape[3])) for n, x in (("c_cache", c), ("shared_cache", k_shared))]
+            documents = f.input("documents", (B, tokens), "i32")
+            latent, shared = (f.op("braid.attn.append", [cache, x, documents], cache.type) for cache, x in zip(caches, (c, k_shared)))
+            rows = Type((B, tokens, H, L), dtype)
+            absorbed = f.op("braid.head_linear", [q, w_k], rows, transposed=True)
+            lse = Type((B, H, tokens), "f32")
+            o, _ = causal(f, [absorbed, latent, latent, documents], [rows, lse], shared=[q_shared, shared], scale=(D + R) ** -0.5, window=0, prefix=0, cache=True)
+            f.output("o", f.op("braid.head_linear", [o, w_v], Type((B, tokens, H, V), dtype)))
+            f.output("c_new", latent)
+            f.output("shared_new", shared)
+        shapes = {"q": (B, T, H, D), "q_shared": (B, T, H, R), "c": (B, T, 1, L), "k_shared": (B, T, 1, R), "w_k": (L, H * D), "w_v": (L, H * V)}
+        values = {n: rng.standard_normal(s) * (L**-0.5 if n[0] == "w" else 1) for n, s in shapes.items()}
+        values = dict(zip(values, rounded(list(values.values()), dtype)))
+        garbage = [np.where(rng.random((B, S, 1, n)) < 0.5, 1e3, -1e3) for n in (L, R)]
+
+        def action(program, values=values, garbage=garbage, functions=functions, B=B, H=H, D=D, V=V, R=R, T=T, lengths=lengths, dtype=dtype):
+            c = values["c"][:, :, 0]
+            k, v = (c @ values["w_k"]).reshape(B, T, H, D), (c @ values["w_v"]).reshape(B, T, H, V)
+            (o, _), _ = attention_shared(values["q"], k, v, values["q_shared"], values["k_shared"], one_document(B, T), (D + R) ** -0.5)
+            latent, shared = garbage  # what stood in the caches before must not matter
+            pieces, begin = [], 0
+            for tokens in lengths:
+                part = {n: x[:, begin : begin + tokens] if n[0] != "w" else x for n, x in values.items()}
+                out = program.call(functions[tokens], part | {"c_cache": latent, "shared_cache": shared, "documents": one_document(B, tokens, -begin)})
+                pieces.append(out["o"])
+                latent, shared, begin = out["c_new"], out["shared_new"], begin + tokens
+            program.compare(f"latent: {H} heads of {values['c'].shape[3]}, {dtype}", {"o": np.concatenate(pieces, 1)}, {"o": o}, 6e-3 if dtype == "bf16" else 2e-6)
+
+        program.then(action)
+
+
 def main():
     rng = np.random.default_rng(3)
     if sys.argv[1:2] == ["wide"]:
@@ -365,6 +453,8 @@ def main():
     add_cache(program, rng)
     add_ring(program, rng)
     add_long_cache(program, rng)
+    add_shared(program, rng)
+    add_latent(program, rng)
     parts = Program("attention-parts", options=["--from-phase=scheduled"])
     add_parts(parts, rng)
     return program.finish() | parts.finish()

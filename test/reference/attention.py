@@ -1,6 +1,6 @@
 """Causal softmax attention with grouped heads, windows, a K/V prefix, a cache and packed documents: full score matrices.
 
-q, o [B, T, H, D]; k, v [B, S, G, D]; head h reads group h G / H. Keys of token t: without a cache documents[t] + prefix <= s
+q [B, T, H, D], o [B, T, H, V]; k [B, S, G, D], v [B, S, G, V]; head h reads group h G / H. Keys of token t: without a cache documents[t] + prefix <= s
 <= t + prefix (S = prefix + T); with a cache 0 <= s <= t - documents[t]. A window w > 0 keeps the last w of them. A token
 without keys (padding) gives 0.
 """
@@ -43,10 +43,23 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
         doh = heads_first(do)
         dp = doh @ vh.swapaxes(2, 3)
         ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
-        by_group = lambda x: heads_first(x).reshape(B, S, G, H // G, D).sum(3)
+        by_group = lambda x: heads_first(x).reshape(B, S, G, H // G, -1).sum(3)
         return heads_first(ds @ kh), by_group(ds.swapaxes(2, 3) @ qh), by_group(p.swapaxes(2, 3) @ doh)
 
     return (o, lse), pull
+
+
+def attention_shared(q, k, v, q_shared, k_shared, documents, scale, **settings):
+    """The same with features of keys that all heads share, q_shared [B, T, H, R], k_shared [B, S, 1, R]: scores are those of q | q_shared and k |
+    k_shared. pull(do) -> dq, dk, dv, dq_shared, dk_shared."""
+    D, G = q.shape[3], k.shape[2]
+    result, pull = attention(np.concatenate([q, q_shared], 3), np.concatenate([k, np.repeat(k_shared, G, 2)], 3), v, documents, scale, **settings)
+
+    def pull_shared(do):
+        dq, dk, dv = pull(do)
+        return dq[..., :D], dk[..., :D], dv, dq[..., D:], dk[..., D:].sum(2, keepdims=True)
+
+    return result, pull_shared
 
 
 def append(cache, x, documents):
