@@ -63,6 +63,9 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
     if (const Value *null = rope.find("factor"); !factor && null && original.number > 0)
       factor = named(numberValue(context.number / original.number), (key + ".factor").str(), null->line);
     fields.push_back({"factor", factor ? *factor : require("factor")});
+    for (const std::optional<Value> &v : {mscale, ofAll})
+      if (v && !v->isNumber())
+        errors.report(v->origin, describe(*v) + " is not a number");
     auto says = [](const std::optional<Value> &v) { return v && !(v->isNumber() && v->number == 0); };
     if (!attention && says(mscale) && says(ofAll) && mscale->isNumber() && ofAll->isNumber() && factor)
       attention = named(numberValue(RopeScaling::attentionFactorOf(factor->number, mscale->number) /
@@ -376,8 +379,12 @@ void Translation::fixedKeys() {
     only("attention_bias", boolValue(family.qkvBias));
   for (StringRef key : {"mlp_bias", "rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
-  for (StringRef key : {"quantization_config", "clip_qkv"})
-    only(key, Value());
+  only("clip_qkv", Value());
+  compare({"quantization_config"}, Value(), Value());
+  if (const Value *quantized = takeOptional("quantization_config"))
+    errors.report("quantization_config", describe(*quantized) + " says that weights are quantized, and such files are "
+                                                                "not read; valid: null, beside weights of f32, bf16 "
+                                                                "or f16");
   if (family.hasMamba)
     fixedKeysOfMamba();
   if (family.experts)
@@ -389,7 +396,9 @@ void Translation::fixedKeys() {
       (void)take(key);
     only("attn_output_gate", boolValue(true));
   }
-  if (family.corrects) {
+  if (family.latent) {
+    fixedKeysOfLatent();
+  } else if (family.corrects) {
     for (StringRef key : {"num_nextn_predict_layers", "num_mtp_layers"}) // further tokens
       (void)take(key);
     balanceLoss();
@@ -455,39 +464,60 @@ std::vector<Field> Translation::moe(Value experts, Value topK, Value expertHidde
           {"router", object(std::move(router))}};
 }
 
+/// The width of an expert that every token sees: that of so many others.
+Value Translation::sharedExperts(StringRef key, Value count, const Value &width) {
+  constexpr int64_t most = 1 << 10;
+  if (count.kind != Kind::integer || count.integer < 1)
+    errors.report(key, describe(count) + " is not an integer above 0");
+  else if (count.integer > most)
+    errors.report(key, llvm::formatv("{0} is out of range; valid: 1 to {1}", count.integer, most).str());
+  else if (integerIn(width, INT32_MAX))
+    return named(numberValue(count.integer * width.integer), (key + " * moe_intermediate_size").str());
+  return count;
+}
+
+/// Of the router, where there are several groups.
+void Translation::expertGroups(std::vector<Field> &router, Value groups, Value kept, StringRef score) {
+  if (!isEqual(groups, numberValue(int64_t(1)))) {
+    router.push_back({"groups", std::move(groups)});
+    router.push_back({"kept_groups", std::move(kept)});
+    router.push_back({"group_score", stringValue(score)});
+  } else if (!isEqual(kept, numberValue(int64_t(1)))) {
+    errors.report("topk_group", describe(kept) + " of n_group 1 groups; valid: 1");
+  }
+}
+
 /// The router of DeepSeek-V3, whose correction stays as it is, and an expert that every token sees: of nemotron_h both
 /// without a gate (act(x w1) w2), of others as wide as so many experts.
 std::vector<Field> Translation::correctedExperts() {
-  bool oneSize = family.name == "nemotron_h";
-  Value experts = either("n_routed_experts", "num_local_experts", numberValue(family.experts)),
-        topK = get("num_experts_per_tok", numberValue(family.topK)),
+  bool oneSize = family.name == "nemotron_h", isKimi = family.name == "kimi_linear";
+  Value experts = either(isKimi ? "num_experts" : "n_routed_experts", "num_local_experts", numberValue(family.experts)),
         width = get("moe_intermediate_size", numberValue(family.expertHidden)),
-        groups = get("n_group", numberValue(int64_t(1))), kept = get("topk_group", numberValue(int64_t(1))), shared;
+        kept = get("topk_group", numberValue(family.keptGroups)), shared;
+  // Kimi's own name of a key goes before the one that transformers has for all.
+  auto renamed = [&](StringRef key, StringRef ofKimi, Value otherwise) {
+    return isKimi ? either(ofKimi, key, std::move(otherwise)) : get(key, std::move(otherwise));
+  };
+  Value topK = renamed("num_experts_per_tok", "num_experts_per_token", numberValue(family.topK)),
+        groups = renamed("n_group", "num_expert_group", numberValue(family.groups));
   if (oneSize) {
     shared = get("moe_shared_expert_intermediate_size", numberValue(family.sharedHidden));
     if (shared.kind == Kind::integer && shared.integer == 0)
       errors.report("moe_shared_expert_intermediate_size",
                     "0 leaves tensors without a number; valid: an integer above 0");
   } else {
-    shared = get("n_shared_experts", numberValue(family.sharedHidden));
-    if (integerIn(shared, 1 << 10) && integerIn(width, INT32_MAX))
-      shared = named(numberValue(shared.integer * width.integer), "n_shared_experts * moe_intermediate_size");
-    else if (shared.kind != Kind::integer || shared.integer < 1)
-      errors.report("n_shared_experts", describe(shared) + " is not an integer above 0");
+    Value count = renamed("n_shared_experts", "num_shared_experts", numberValue(family.sharedHidden));
+    std::string key = StringRef(count.origin).drop_front(prefix.size()).str();
+    shared = sharedExperts(key, std::move(count), width);
   }
   std::vector<Field> router = {{"score", stringValue("sigmoid")},
                                {"correction", boolValue(true)},
                                {"correction_rate", numberValue(int64_t(0))},
-                               {"scale", get("routed_scaling_factor", numberValue(1.0))}};
-  if (!isEqual(groups, numberValue(int64_t(1)))) {
-    router.push_back({"groups", std::move(groups)});
-    router.push_back({"kept_groups", std::move(kept)});
-    router.push_back({"group_score", stringValue("top2")});
-  } else if (!isEqual(kept, numberValue(int64_t(1)))) {
-    errors.report("topk_group", describe(kept) + " of n_group 1 groups; valid: 1");
-  }
-  std::vector<Field> fields = moe(std::move(experts), std::move(topK), std::move(width),
-                                  get("norm_topk_prob", boolValue(family.normalizes)), std::move(router));
+                               {"scale", get("routed_scaling_factor", numberValue(family.expertScale))}};
+  expertGroups(router, std::move(groups), std::move(kept), "top2");
+  std::vector<Field> fields =
+      moe(std::move(experts), std::move(topK), std::move(width),
+          renamed("norm_topk_prob", "moe_renormalize", boolValue(family.normalizes)), std::move(router));
   fields.push_back({"shared_hidden", std::move(shared)});
   if (oneSize)
     fields.push_back({"activation", stringValue("relu2")});
@@ -507,15 +537,18 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
     pattern = "D";
     return;
   }
-  if (family.corrects) {
-    Value first = get("first_k_dense_replace", numberValue(int64_t(1)));
+  if (family.corrects || family.latent) {
+    Value first = get("first_k_dense_replace", numberValue(family.denseLayers));
     bool isCount = first.kind == Kind::integer && first.integer >= 0;
     if (!isCount)
       errors.report("first_k_dense_replace", describe(first) + " is not an integer from 0 upwards");
     for (int64_t layer = 0; isCount && integerIn(layers, 1024) && layer < layers.integer; ++layer)
       pattern += layer < first.integer ? 'D' : 'M';
+    if (family.name == "kimi_linear")
+      sparseLayers(layers, pattern);
     pattern = pattern.empty() ? "M" : shortest(pattern);
-    ffns = object(usedBy(pattern, {{"D", dense()}, {"M", object(correctedExperts())}}));
+    ffns = object(
+        usedBy(pattern, {{"D", dense()}, {"M", object(family.corrects ? correctedExperts() : greedyExperts())}}));
     return;
   }
   bool isLocal = !family.expertHidden; // mixtral
@@ -570,7 +603,10 @@ std::optional<HuggingFaceModel> Translation::run() {
   if (family.onePart) {
     layersOfOnePart(layers, mixing, ffns, layerPattern, ffnPattern);
   } else {
-    family.hasMamba ? layersOfMamba(layers, mixing, layerPattern) : mixers(layers, mixing, layerPattern);
+    if (family.latent)
+      layersOfLatent(layers, mixing, layerPattern);
+    else
+      family.hasMamba ? layersOfMamba(layers, mixing, layerPattern) : mixers(layers, mixing, layerPattern);
     if (family.isGranite)
       ffns = graniteFeedForward(ffnPattern);
     else
@@ -579,12 +615,15 @@ std::optional<HuggingFaceModel> Translation::run() {
   Value eps = get(family.onePart ? "layer_norm_epsilon" : "rms_norm_eps", numberValue(family.eps));
   Value scaleOutput =
       family.onePart ? get("rescale_prenorm_residual", boolValue(family.name == "nemotron_h")) : boolValue(false);
+  Value context = family.name == "kimi_linear"
+                      ? either("max_position_embeddings", "model_max_length", numberValue(family.positions))
+                      : get("max_position_embeddings", numberValue(family.positions));
   std::vector<Field> fields = {
       {"name", stringValue(family.name)},
       {"vocab_size", get("vocab_size", numberValue(family.vocabSize))},
       {"d_model", hidden},
       {"num_layers", std::move(layers)},
-      {"context_len", get("max_position_embeddings", numberValue(family.positions))},
+      {"context_len", std::move(context)},
       {"tie_embeddings", get("tie_word_embeddings", boolValue(family.tied))},
       {"dtype", dtype()},
       {"norm", object({{"kind", stringValue("rms")}, {"eps", std::move(eps)}})},

@@ -23,7 +23,7 @@ struct Family {
   bool qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
-  int64_t sharedHidden = 0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe: in experts
+  int64_t sharedHidden = 0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe, latent: in experts
   bool normalizes = false; ///< norm_topk_prob
   double turns = 1; ///< partial_rotary_factor; 1: no other
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
@@ -33,6 +33,10 @@ struct Family {
   bool splitsLinear = false; ///< qwen3_5: qkv, gates, write strengths and decays of the delta rule are matrices apart
   bool corrects = false; ///< experts are chosen by corrected scores: the router of DeepSeek-V3
   bool hasLightning = false; ///< lightning attention or attention, whose norms do not pass by; factors of what passes
+  bool latent = false; ///< latent attention; deepseek_v2 chooses experts by scores, others by corrected ones
+  int64_t denseLayers = 1; ///< layers before those with experts, where a key says how many
+  int64_t groups = 1, keptGroups = 1; ///< of experts, where scores are corrected
+  double expertScale = 1.0; ///< routed_scaling_factor
   bool isGranite = false; ///< with multipliers, one part that every token sees, rotations only if the config says so
 };
 
@@ -167,14 +171,61 @@ inline constexpr Family families[] = {
      .topK = 2,
      .hasMamba = true,
      .isGranite = true},
+    {.name = "deepseek_v2",
+     .vocabSize = 102400,
+     .hiddenSize = 4096,
+     .intermediateSize = 11008,
+     .layers = 32,
+     .heads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .experts = 64,
+     .expertHidden = 1407,
+     .sharedHidden = 2,
+     .latent = true,
+     .denseLayers = 0},
+    {.name = "deepseek_v3",
+     .vocabSize = 129280,
+     .hiddenSize = 7168,
+     .intermediateSize = 18432,
+     .layers = 61,
+     .heads = 128,
+     .positions = 4096,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .experts = 256,
+     .topK = 8,
+     .expertHidden = 2048,
+     .sharedHidden = 1,
+     .normalizes = true,
+     .corrects = true,
+     .latent = true,
+     .denseLayers = 3,
+     .groups = 8,
+     .keptGroups = 4,
+     .expertScale = 2.5},
+    {.name = "kimi_linear",
+     .vocabSize = 163840,
+     .hiddenSize = 2304,
+     .intermediateSize = 9216,
+     .layers = 27,
+     .heads = 32,
+     .positions = 1 << 20,
+     .eps = 1e-5,
+     .experts = 256,
+     .topK = 8,
+     .expertHidden = 1024,
+     .sharedHidden = 1,
+     .normalizes = true,
+     .corrects = true,
+     .latent = true,
+     .expertScale = 2.446},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
     {"olmoe", "a norm of q and k over all heads together"},
-    {"deepseek_v2", "latent attention (MLA)"},
-    {"deepseek_v3", "latent attention (MLA)"},
-    {"kimi_linear", "latent attention (MLA)"},
     {"gpt_oss", "attention sinks"},
     {"minimax_m2", "a norm of q and k over all heads together"},
     {"jamba", "norms of a Mamba layer's step, input and output"},
@@ -230,6 +281,7 @@ inline constexpr llvm::StringRef notCompared[] = {
     "hidden_dropout",
     "router_jitter_noise",
     "full_attention_interval",
+    "first_k_dense_replace",
     "time_step_min",
     "time_step_max",
     "time_step_rank",

@@ -20,8 +20,8 @@ std::string shortest(llvm::StringRef pattern);
 /// Of parts named by letters those that the pattern uses: a description has no other.
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
-/// A config on its way to a description: HuggingFaceMamba.cpp has
-/// the families with Mamba and Mamba-2 mixers, HuggingFace.cpp the others and what all share.
+/// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
+/// HuggingFaceLatent.cpp those with latent attention, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
   /// `prefix`: where `config` stands in its file, "text_config." or nothing.
@@ -119,6 +119,15 @@ private:
   std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize,
                          std::vector<Field> router = {});
   std::vector<Field> correctedExperts();
+  Value sharedExperts(llvm::StringRef key, Value count, const Value &width);
+  void expertGroups(std::vector<Field> &router, Value groups, Value kept, llvm::StringRef score);
+  Value latentAttention();
+  Value kimiDelta(const Value &layers, std::string &pattern);
+  std::string listedLayers(const Value &lists, const Value &layers);
+  void layersOfLatent(const Value &layers, Value &mixers, std::string &pattern);
+  void sparseLayers(const Value &layers, std::string &pattern);
+  std::vector<Field> greedyExperts();
+  void fixedKeysOfLatent();
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 
   const Value &config;

@@ -41,6 +41,8 @@ private:
   void attention(const Value &mixer);
   void gatedDelta(const Value &mixer);
   void lightning(const Value &mixer);
+  void latentAttention(const Value &mixer);
+  void kimiDelta();
   void mamba(const Value &mixer);
   void experts(const Value &ffn);
 
@@ -177,6 +179,51 @@ void Names::lightning(const Value &mixer) {
   ofLayer("lsm.wo", "self_attn.out_proj.weight", {.transposed = true});
 }
 
+/// Rows of matrices: of the latent that keys and values are made of, and the key that heads share; of each head its key
+/// and its value; of each head its own query, and the one for the shared key.
+void Names::latentAttention(const Value &mixer) {
+  int64_t heads = number(mixer, "heads"), latent = number(mixer, "kv_rank"), own = number(mixer, "head_dim"),
+          shared = number(mixer, "rope_dim"), values = number(mixer, "value_dim");
+  if (heads < 1 || latent < 1 || own < 1 || shared < 1 || values < 1)
+    return; // the reader of descriptions says so
+  auto rows = [&](StringRef ours, StringRef theirs, int64_t groups, int64_t first, int64_t count) {
+    ofLayer(("attn." + ours).str(), ("self_attn." + theirs + ".weight").str(),
+            {.transposed = true, .groups = groups, .first = first, .last = first + count});
+  };
+  bool hasRank = number(mixer, "q_rank") > 0;
+  StringRef queries = hasRank ? "q_b_proj" : "q_proj";
+  if (hasRank) {
+    ofLayer("attn.wq_down", "self_attn.q_a_proj.weight", {.transposed = true});
+    ofLayer("attn.q_norm.weight", "self_attn.q_a_layernorm.weight", {});
+  }
+  rows("wq", queries, heads, 0, own);
+  rows("wq_rope", queries, heads, own, shared);
+  rows("wkv_down", "kv_a_proj_with_mqa", 1, 0, latent);
+  rows("wk_rope", "kv_a_proj_with_mqa", 1, latent, shared);
+  ofLayer("attn.kv_norm.weight", "self_attn.kv_a_layernorm.weight", {});
+  rows("wk", "kv_b_proj", heads, 0, own);
+  rows("wv", "kv_b_proj", heads, own, values);
+  ofLayer("attn.wo", "self_attn.o_proj.weight", {.transposed = true});
+}
+
+void Names::kimiDelta() {
+  for (auto [ours, theirs] : {std::pair<StringRef, StringRef>{"q", "q"},
+                              {"k", "k"},
+                              {"v", "v"},
+                              {"f1", "f_a"},
+                              {"f2", "f_b"},
+                              {"g1", "g_a"},
+                              {"g2", "g_b"},
+                              {"b", "b"},
+                              {"o", "o"}})
+    ofLayer(("lsm.w" + ours).str(), ("self_attn." + theirs + "_proj.weight").str(), {.transposed = true});
+  for (StringRef name : {"q", "k", "v"})
+    ofLayer(("lsm.conv_" + name + ".weight").str(), ("self_attn." + name + "_conv1d.weight").str(), {});
+  ofLayer("lsm.a_log", "self_attn.A_log", {});
+  ofLayer("lsm.dt_bias", "self_attn.dt_bias", {});
+  ofLayer("lsm.norm.weight", "self_attn.o_norm.weight", {});
+}
+
 /// Mamba-2: rows of one matrix for the gate, v, k, q and the steps, and one convolution over v, k and q. Mamba: one for u
 /// and its gate, and of u another for the steps, k and q.
 void Names::mamba(const Value &mixer) {
@@ -242,7 +289,9 @@ void Names::experts(const Value &ffn) {
     }
     return;
   }
-  if (family == "mixtral" || family == "minimax") {
+  bool isKimi = family == "kimi_linear";
+  StringRef block = isKimi ? "block_sparse_moe" : "mlp";
+  if (family == "mixtral" || family == "minimax" || isKimi) {
     ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
     for (StringRef name : {"w1", "w3", "w2"})
       ofLayer(("moe." + name).str(), ("block_sparse_moe.experts.{expert}." + name + ".weight").str(),
@@ -253,10 +302,10 @@ void Names::experts(const Value &ffn) {
   }
   if (!number(ffn, "shared_hidden"))
     return;
-  if (family == "glm4_moe") {
-    ofLayer("moe.correction", "mlp.gate.e_score_correction_bias", {});
-    return dense("shared", "mlp.shared_experts");
-  }
+  if (isTrue(*ffn.find("router"), "correction"))
+    ofLayer("moe.correction", (block + ".gate.e_score_correction_bias").str(), {});
+  if (family == "glm4_moe" || family.starts_with("deepseek") || isKimi)
+    return dense("shared", (block + ".shared_experts").str());
   dense("shared", "mlp.shared_expert");
   if (isTrue(ffn, "shared_gate"))
     ofLayer("shared.gate", "mlp.shared_expert_gate.weight", {});
@@ -278,8 +327,12 @@ Value Names::run() {
     StringRef kind = mixer.value.find("kind")->string;
     if (kind == "attention")
       attention(mixer.value);
+    else if (kind == "mla")
+      latentAttention(mixer.value);
     else if (kind == "lightning")
       lightning(mixer.value);
+    else if (kind == "kda")
+      kimiDelta();
     else
       kind == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
   }
@@ -303,7 +356,7 @@ Value Names::run() {
       {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
-  if (family == "glm4_moe") // the same, as a layer behind the last
+  if (family == "glm4_moe" || family == "deepseek_v3") // the same, as a layer behind the last
     unread.push_back(stringValue(llvm::formatv("model.layers.{0}.*", number(description, "num_layers")).str()));
   if (family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens

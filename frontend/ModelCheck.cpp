@@ -30,6 +30,7 @@ private:
   void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim,
             StringRef width = "head_dim");
   void mixer(const std::string &path, const AttentionSpec &spec);
+  void mixer(const std::string &path, const MlaSpec &spec);
   void productDim(const std::string &path, int64_t headDim);
   void mixer(const std::string &path, const LsmSpec &spec);
   void mixer(const std::string &path, const RecurrenceSpec &spec);
@@ -110,6 +111,17 @@ void Checker::mixer(const std::string &path, const AttentionSpec &attention) {
   divides(path, "kv_heads", attention.kvHeads, "heads", attention.heads);
   features(path, attention.heads, "head_dim", attention.headDim);
   rope(path, attention.rope, attention.headDim);
+}
+
+void Checker::mixer(const std::string &path, const MlaSpec &mla) {
+  // With a cache every head has a query, and an output, of the latent's width.
+  std::pair<StringRef, int64_t> widest{"kv_rank", mla.kvRank};
+  for (auto [key, width] :
+       {std::pair<StringRef, int64_t>{"head_dim", mla.headDim}, {"rope_dim", mla.ropeDim}, {"value_dim", mla.valueDim}})
+    if (width > widest.second)
+      widest = {key, width};
+  features(path, mla.heads, widest.first, widest.second);
+  rope(path, mla.rope, mla.ropeDim, "rope_dim");
 }
 
 void Checker::productDim(const std::string &path, int64_t headDim) {

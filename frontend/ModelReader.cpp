@@ -142,6 +142,21 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   return spec;
 }
 
+static MlaSpec readMla(Reader &r, Errors &errors) {
+  MlaSpec spec;
+  r.requireInteger("heads", spec.heads, 1, maxHeads);
+  r.integer("q_rank", spec.qRank, 0, maxWidth);
+  r.requireInteger("kv_rank", spec.kvRank, 1, maxHeadDim);
+  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
+  r.requireInteger("rope_dim", spec.ropeDim, 1, maxHeadDim);
+  spec.valueDim = spec.headDim;
+  r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
+  readRope(r, errors, spec.rope);
+  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
+  r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
+  return spec;
+}
+
 /// Whether it is null.
 static bool readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
   bool off = false;
@@ -426,7 +441,7 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
 
 static std::optional<MixerSpec> readMixer(const Value &object, const std::string &path, Errors &errors,
                                           const ModelSpec &model) {
-  std::vector<StringRef> kinds = {"attention"};
+  std::vector<StringRef> kinds = {"attention", "mla"};
   for (const LsmTraits &traits : lsmInstances())
     kinds.push_back(traits.name);
   kinds.push_back("recurrence");
@@ -443,6 +458,8 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
   };
   if (*kind == "attention")
     return with(readAttention(r, errors));
+  if (*kind == "mla")
+    return with(readMla(r, errors));
   if (*kind == "recurrence")
     return with(readRecurrence(r, errors, model));
   for (const LsmTraits &traits : lsmInstances())

@@ -107,6 +107,20 @@ struct AttentionSpec {
   std::optional<ResidualScale> residual;
 };
 
+/// Multi-head latent attention: keys and values are made of a latent of few features, which is all that caches keep.
+struct MlaSpec {
+  int64_t heads = 0;
+  int64_t qRank = 0; ///< features of the latent that queries are made of; 0: they are made of the input
+  int64_t kvRank = 0; ///< features of the latent that keys and values are made of
+  int64_t headDim = 0; ///< features of q and k that every head has of its own
+  int64_t ropeDim = 0; ///< features of k that all heads share, and those of q that meet them
+  int64_t valueDim = 0;
+  std::optional<RopeSpec> rope = RopeSpec{}; ///< of the shared features
+  double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim + rope_dim)
+  double normEps = 1e-6; ///< of the norms of both latents
+  std::optional<ResidualScale> residual;
+};
+
 struct ConvSpec {
   int64_t kernel = 4;
   bool bias = false;
@@ -152,7 +166,7 @@ struct RecurrenceSpec : LsmSpec {
   std::optional<int64_t> normGroups; ///< the norm is over each of so many groups of all heads' features; none: per head
 };
 
-using MixerSpec = std::variant<AttentionSpec, LsmSpec, RecurrenceSpec>;
+using MixerSpec = std::variant<AttentionSpec, MlaSpec, LsmSpec, RecurrenceSpec>;
 
 /// The values that layers of this mixer mix with those of the first such layer: rwkv7, first(..) of a recurrence. All
 /// of a model have one width; 0: none.

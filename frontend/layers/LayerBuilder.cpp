@@ -306,6 +306,8 @@ Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry
   auto mix = [&](Value x) {
     if (auto *attention = std::get_if<AttentionSpec>(m))
       return buildAttention(b, x, *attention);
+    if (auto *mla = std::get_if<MlaSpec>(m))
+      return buildMla(b, x, *mla);
     if (auto *recurrence = std::get_if<RecurrenceSpec>(m))
       return buildRecurrence(b, x, *recurrence);
     return buildLsm(b, x, std::get<LsmSpec>(*m));

@@ -163,6 +163,7 @@ private:
 
 // ---- the layers: each takes the normed input [B, T, d_model] and returns what is added to the residual stream
 mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec);
+mlir::Value buildMla(LayerBuilder &b, mlir::Value x, const MlaSpec &spec);
 mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRecurrence(LayerBuilder &b, mlir::Value x, const RecurrenceSpec &spec);
 /// `gate` [B, T]: a factor of each token's output, but for b2.

@@ -55,6 +55,11 @@ inline int64_t parameters(const ModelSpec &spec) {
     if (const auto *a = std::get_if<AttentionSpec>(mixer)) {
       total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
                (a->qkNorm ? 2 * a->headDim : 0) + (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
+    } else if (const auto *m = std::get_if<MlaSpec>(mixer)) {
+      int64_t queries = m->heads * (m->headDim + m->ropeDim);
+      total += m->qRank ? m->qRank * (spec.dModel + queries + 1) : spec.dModel * queries;
+      total += spec.dModel * (m->kvRank + m->ropeDim + m->heads * m->valueDim) +
+               m->kvRank * (m->heads * (m->headDim + m->valueDim) + 1);
     } else if (const auto *l = std::get_if<LsmSpec>(mixer)) {
       int64_t keys = l->keyHeads * l->headDim, values = l->heads * l->valueDim;
       int64_t taps = l->conv ? l->conv->kernel + (l->conv->bias ? 1 : 0) : 0;
@@ -65,6 +70,10 @@ inline int64_t parameters(const ModelSpec &spec) {
         total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim);
       else if (l->kind == LsmKind::mamba2)
         total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads + values;
+      else if (l->kind == LsmKind::kda)
+        total += spec.dModel * (2 * keys + 2 * values + l->gateRank + l->outputGateRank + l->heads) +
+                 l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
+                 l->valueDim;
       else // the gated delta rule
         total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
                  l->valueDim;

@@ -207,11 +207,11 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 TEST(HuggingFace, Refusals) {
   const std::string
       valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
-              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, granitemoehybrid",
+              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, granitemoehybrid, "
+              "deepseek_v2, deepseek_v3, kimi_linear",
       file = "config.json:";
-  expectError(config("deepseek_v3"),
-              file + "1: model_type: \"deepseek_v3\" needs latent attention (MLA), which a description cannot say" +
-                  valid);
+  expectError(config("gpt_oss"),
+              file + "1: model_type: \"gpt_oss\" needs attention sinks, which a description cannot say" + valid);
   expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
   expectError(R"({"model_type": 5})", file + "1: model_type: 5 is not a string" + valid);
   expectError(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64})",
@@ -442,7 +442,19 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
     "mamba_expand": 2, "mamba_d_conv": 4, "mamba_conv_bias": true)",
                     sparse = R"(, "num_experts": 4, "moe_intermediate_size": 24, "norm_topk_prob": true,
     "decoder_sparse_step": 1, "mlp_only_layers": [])";
+  // Keys and values of all heads are made of one latent.
+  std::string latent = attention;
+  latent.replace(latent.find(R"("num_key_value_heads": 2)"), 24, R"("num_key_value_heads": 4)");
+  latent += R"(, "kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+    "moe_intermediate_size": 24, "num_experts_per_tok": 2, "routed_scaling_factor": 2.5)";
+  const std::string routed = R"(, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+    "first_k_dense_replace": 1)";
   const std::pair<std::string, std::string> configs[] = {
+      {"deepseek_v2", latent + routed + R"(, "topk_method": "group_limited_greedy")"},
+      {"deepseek_v3", latent + routed + R"(, "norm_topk_prob": true, "rope_interleave": true)"},
+      {"kimi_linear", latent + R"(, "num_experts": 8, "num_shared_experts": 2, "num_expert_group": 4, "topk_group": 2,
+    "moe_renormalize": true, "layer_types": ["linear_attention", "full_attention"], "linear_num_heads": 2,
+    "linear_head_dim": 16, "linear_conv_kernel_dim": 4, "mlp_layer_types": ["dense", "sparse"])"},
       {"llama", attention},
       {"mistral", attention + R"(, "sliding_window": 8)"},
       {"mixtral", attention + experts + R"(, "num_local_experts": 4, "sliding_window": 8)"},

@@ -88,6 +88,59 @@ TEST(ModelSpec, NonDefaultValues) {
   EXPECT_FALSE(lsm.outputGate);
 }
 
+TEST(ModelSpec, LatentAttention) {
+  const std::string attention = R"({"kind": "attention", "heads": 8, "kv_heads": 2, "head_dim": 8})";
+  auto mla = [&](const std::string &more) {
+    return edited(attention,
+                  R"({"kind": "mla", "heads": 8, "kv_rank": 24, "head_dim": 16, "rope_dim": 10)" + more + "}");
+  };
+  Parsed parsed = parse(mla(""));
+  ASSERT_TRUE(parsed.ok);
+  const auto &usual = std::get<MlaSpec>(parsed.spec.mixers.at('N'));
+  EXPECT_EQ(usual.qRank, 0);
+  EXPECT_EQ(usual.kvRank, 24);
+  EXPECT_EQ(usual.valueDim, 16);
+  EXPECT_EQ(usual.rope->dim(usual.ropeDim), 10);
+  EXPECT_EQ(usual.scale, 0);
+  EXPECT_EQ(usual.normEps, 1e-6);
+  parsed = parse(mla(R"(, "q_rank": 40, "value_dim": 12, "rope": null, "scale": 0.5, "norm_eps": 1e-5,
+    "residual": {"beta": 2})"));
+  ASSERT_TRUE(parsed.ok);
+  const auto &own = std::get<MlaSpec>(parsed.spec.mixers.at('N'));
+  EXPECT_EQ(own.qRank, 40);
+  EXPECT_EQ(own.valueDim, 12);
+  EXPECT_FALSE(own.rope);
+  EXPECT_EQ(own.scale, 0.5);
+  EXPECT_EQ(own.normEps, 1e-5);
+  EXPECT_EQ(own.residual->beta, 2);
+  EXPECT_TRUE(parse(edited(attention, R"({"kind": "mla", "heads": 8, "kv_rank": 24, "head_dim": 16, "rope_dim": 1,
+    "rope": null})")).ok);
+  const std::pair<const char *, const char *> cases[] = {
+      {R"("heads": 8, "head_dim": 16, "rope_dim": 10)", "mixers.N.kv_rank: is missing; valid: 1 to 4096"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24)", "mixers.N.rope_dim: is missing; valid: 1 to 4096"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 0)",
+       "mixers.N.rope_dim: 0 is out of range; valid: 1 to 4096"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 9)",
+       "mixers.N.rope_dim: 9 features are not pairs, which rope turns; valid: an even number"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "rope": {"fraction": 0.6})",
+       "mixers.N.rope.fraction: 0.6 of rope_dim 8 turns 5 features; valid: a fraction that turns an even number, at "
+       "least 2"},
+      {R"("heads": 64, "head_dim": 16, "kv_rank": 4096, "rope_dim": 8)",
+       "mixers.N.heads: 64 times kv_rank 4096 exceeds 131072 features of a token; valid: at most 32"},
+      {R"("heads": 64, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "value_dim": 4000)",
+       "mixers.N.heads: 64 times value_dim 4000 exceeds 131072 features of a token; valid: at most 32"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "q_rank": -1)",
+       "mixers.N.q_rank: -1 is out of range; valid: 0 to 131072"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "kv_heads": 2)",
+       "mixers.N.kv_heads: unknown key; did you mean heads?"},
+  };
+  for (auto [keys, message] : cases) {
+    parsed = parse(edited(attention, std::string(R"({"kind": "mla", )") + keys + "}"));
+    ASSERT_EQ(parsed.errors.size(), 1u) << keys;
+    EXPECT_EQ(parsed.errors[0], std::string("m.json:6: ") + message);
+  }
+}
+
 TEST(ModelSpec, BlocksAndInitialValues) {
   std::string text =
       edited(R"("name": "base")", R"("norm_placement": "sandwich", "residual": {"alpha": "deepnorm", "beta": 0.5},
