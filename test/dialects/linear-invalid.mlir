@@ -569,3 +569,54 @@ func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<17x24xf32>, %z: tensor<2x8x24xf3
   %0 = braid.linear_add %x, %w, %z : (tensor<2x8x16xf32>, tensor<17x24xf32>, tensor<2x8x24xf32>) -> tensor<2x8x24xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x8x64xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{x has rank 3 but must have 4}}
+  %0 = braid.head_linear %x, %w : (tensor<2x8x64xf32>, tensor<16x24xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x16xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{head mismatch: y has 3 but x has 4}}
+  %0 = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<16x24xf32>) -> tensor<2x8x3x8xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x16xf32>, %w: tensor<15x24xf32>) {
+  // expected-error @+1 {{input dimension mismatch: weight has 15 but x has 16}}
+  %0 = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<15x24xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x6xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{output dimension mismatch: weight has 16 but y has 15}}
+  %0 = braid.head_linear %x, %w {transposed} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x4x15xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x16xf32>, %w: tensor<16x25xf32>) {
+  // expected-error @+1 {{weight has 25 columns but y has 4 heads of 6}}
+  %0 = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<16x25xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x5xf32>, %w: tensor<16x24xf32>) {
+  // expected-error @+1 {{weight has 24 columns but x has 4 heads of 5}}
+  %0 = braid.head_linear %x, %w {transposed} : (tensor<2x8x4x5xf32>, tensor<16x24xf32>) -> tensor<2x8x4x16xf32>
+  return
+}

@@ -68,3 +68,13 @@ func.func @loss(%logits: tensor<2x8x50xbf16>, %labels: !d, %x: !x, %head: tensor
   %dx = braid.sum_grad %s : (!one) -> !x
   return
 }
+
+// A matrix for each head, of columns or of rows of one weight.
+// CHECK-LABEL: func.func @heads(
+func.func @heads(%x: tensor<2x8x4x16xf32>, %w: tensor<16x24xf32>) -> tensor<2x8x4x16xf32> {
+  // CHECK: %[[Y:.*]] = braid.head_linear %arg0, %arg1 : (tensor<2x8x4x16xf32>, tensor<16x24xf32>) -> tensor<2x8x4x6xf32>
+  %y = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<16x24xf32>) -> tensor<2x8x4x6xf32>
+  // CHECK: braid.head_linear %[[Y]], %arg1 {transposed} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x4x16xf32>
+  %z = braid.head_linear %y, %w {transposed} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x4x16xf32>
+  return %z : tensor<2x8x4x16xf32>
+}

@@ -15,7 +15,7 @@ HEADS = {"heads": 4, "head_dim": 8}
 VALUES = HEADS | {"value_dim": 8}
 MIXERS = [{"kind": kind} | VALUES for kind in ("gla", "mamba2", "retnet", "deltanet", "gateloop", "kda", "dfw", "gfw")]
 MIXERS += [{"kind": kind} | HEADS for kind in ("lightning", "rwkv6", "rwkv7", "hgrn2", "ttt", "titans", "titans_ln", "mamba")]
-MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9, "qkv_bias": True} | HEADS]
+MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9, "qkv_bias": True} | HEADS, {"kind": "mla", "kv_rank": 12, "rope_dim": 4} | VALUES]
 MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2"]
 NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
 REASONS = ["op has a tail of", "op looks back"]

@@ -26,6 +26,7 @@ BATCH, TOKENS, WIDTH, VOCAB = 2, 150, 16, 11
 CU_SEQLENS = np.array([[0, 5, 6, 64, 140, 150], [-7, 70, 131, 131, 131, 131]], np.int32)
 # What a kind does not go without.
 NEEDED = {
+    "mla": {"kv_rank": 12, "rope_dim": 4},
     "recurrence": {
         "state": "M = exp(g) M + k^T v",
         "output": "o = q M",

@@ -121,6 +121,18 @@ VARIANTS = {
         {"heads": 2, "head_dim": 16},
         {"heads": 4, "head_dim": 8, "mini_batch": 7, "inner_rate": 0.3, "conv": None, "scale": 0.5},
     ],
+    "mla": [
+        {"heads": 2, "kv_rank": 24, "head_dim": 16, "rope_dim": 8},
+        {"heads": 4, "q_rank": 20, "kv_rank": 24, "head_dim": 16, "rope_dim": 8, "value_dim": 12, "rope": None, "scale": 0.3, "norm_eps": 1e-3},
+        {
+            "heads": 3,
+            "kv_rank": 40,
+            "head_dim": 8,
+            "rope_dim": 16,
+            "value_dim": 24,
+            "rope": {"layout": "interleaved", "scaling": {"kind": "yarn", "factor": 4.0, "original_context_len": 32}},
+        },
+    ],
     "attention": [
         {
             "heads": 2,

@@ -126,7 +126,7 @@ def table(root):
     instances, files = {}, {}
     for path in sorted((root / "models").glob("tiny-*.json"), key=lambda p: (p.stem == "tiny-f64", p.stem)):
         mixers = description(path)["mixers"]
-        kinds = {letter: m["kind"] for letter, m in mixers.items() if m["kind"] not in ("attention", "recurrence", *files)}
+        kinds = {letter: m["kind"] for letter, m in mixers.items() if m["kind"] not in ("attention", "mla", "recurrence", *files)}
         if not kinds:
             continue
         classes = scans(path)

@@ -149,6 +149,9 @@ def check_attention(rng):
         run = lambda q, k, v, w=window: (lambda out: (out[0][0], out[1]))(attention.attention(q, k, v, PACKED, 0.5, w))
         yield from check_pull(f"attention window {window}", run, (q, k, v), rng)
     k, v = (rng.standard_normal((2, 13, 2, 3)) for _ in "kv")
+    shared = tuple(rng.standard_normal(shape) for shape in ((*q.shape[:3], 3), (*k.shape[:2], 1, 3)))
+    run = lambda *xs: (lambda out: (out[0][0], out[1]))(attention.attention_shared(*xs, PACKED, 0.5))
+    yield from check_pull("attention with shared features", run, (q, k, v[..., :1], *shared), rng)
     run = lambda q, k, v: (lambda out: (out[0][0], out[1]))(attention.attention(q, k, v, PACKED, 0.5, 0, 5))
     yield from check_pull("attention prefix", run, (q, k, v), rng)
 
@@ -243,7 +246,7 @@ def check_moe(rng):
 def check_model(rng):
     """One layer of every mixer: gradients of the whole model with respect to every weight."""
     for kind in DEFAULTS:
-        mixer = {"kind": kind, "heads": 2, "head_dim": 4}
+        mixer = {"kind": kind, "heads": 2, "head_dim": 4} | ({"q_rank": 5, "kv_rank": 3, "rope_dim": 2, "value_dim": 6} if kind == "mla" else {})
         d = {
             "num_layers": 1,
             "layer_pattern": "X",
@@ -287,6 +290,10 @@ def random_weights(d, rng, vocab, width):
     }
     if kind == "attention":
         shapes |= {f"attn.w{n}": (width, H * K) for n in "qkv"} | {"attn.wo": (H * K, width)}
+    elif kind == "mla":
+        C, L, R, V = (mixer[n] for n in ("q_rank", "kv_rank", "rope_dim", "value_dim"))
+        shapes |= {"attn.wq_down": (width, C), "attn.q_norm.weight": (C,), "attn.wq": (C, H * K), "attn.wq_rope": (C, H * R), "attn.wk_rope": (width, R)}
+        shapes |= {"attn.wkv_down": (width, L), "attn.kv_norm.weight": (L,), "attn.wk": (L, H * K), "attn.wv": (L, H * V), "attn.wo": (H * V, width)}
     else:
         shapes |= {
             "lsm.wq": (width, H * K),

@@ -73,6 +73,7 @@ DEFAULTS = {
         "momentum": True,
     },
     "attention": {"rope": {}, "qkv_bias": False, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
+    "mla": {"q_rank": 0, "rope": {}},
 }
 
 DEFAULTS["titans_ln"] = DEFAULTS["titans"]
@@ -86,7 +87,9 @@ def complete(spec):
         full["conv"] = (defaults["conv"] or {}) | full["conv"]
     full.setdefault("kv_heads", full["heads"])
     full.setdefault("key_heads", full["heads"])
-    if spec["kind"] != "attention":
+    if spec["kind"] == "mla":
+        full = {"norm_eps": 1e-6, "value_dim": full["head_dim"], "scale": (full["head_dim"] + full["rope_dim"]) ** -0.5} | defaults | spec
+    elif spec["kind"] != "attention":
         full.setdefault("value_dim", full["value_factor"] * full["head_dim"])
     full.setdefault("scale", full["head_dim"] ** -0.5)
     return full
@@ -519,6 +522,23 @@ class Mixer:
             g = self.project("attn.wg", (H,) if s["output_gate_per"] == "head" else (H, D))
             o = tape.call(rows.mul, o, tape.call(rows.activation, g, kind=s["output_gate"]))
         return tape.linear(o, self.w["attn.wo"])
+
+    def mla(self):
+        """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, equations 9 to 19), with keys and values made of the latent."""
+        s, tape, w = self.spec, self.tape, self.w
+        H, D, R, V = s["heads"], s["head_dim"], s["rope_dim"], s["value_dim"]
+        normed = lambda x, name: tape.call(rows.rms_norm, x, w[f"attn.{name}_norm.weight"], eps=s["norm_eps"])
+        of_queries = normed(self.project("attn.wq_down", (s["q_rank"],)), "q") if s["q_rank"] else self.x
+        q, q_rope = (tape.linear(of_queries, w[n], (H, d)) for n, d in (("attn.wq", D), ("attn.wq_rope", R)))
+        latent = normed(self.project("attn.wkv_down", (s["kv_rank"],)), "kv")
+        k, v = (tape.linear(latent, w[n], (H, d)) for n, d in (("attn.wk", D), ("attn.wv", V)))
+        k_rope = self.project("attn.wk_rope", (1, R))
+
+        def run(q, k, v, q_rope, k_rope, documents):
+            (o, _), pull = attn.attention_shared(q, k, v, q_rope, k_rope, documents, s["scale"])
+            return o, pull
+
+        return tape.linear(tape.call(run, q, k, v, self.rotate(q_rope), self.rotate(k_rope), self.documents), w["attn.wo"])
 
 
 def mixer(tape, x, documents, w, spec):
