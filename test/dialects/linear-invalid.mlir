@@ -599,6 +599,7 @@ func.func @f(%x: tensor<2x8x4x16xf32>, %w: tensor<15x24xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x8x4x6xf32>, %w: tensor<16x24xf32>) {
+  // expected-note @+2 {{y defined here}}
   // expected-error @+1 {{output dimension mismatch: weight has 16 but y has 15}}
   %0 = braid.head_linear %x, %w {transposed} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x4x15xf32>
   return
@@ -607,6 +608,7 @@ func.func @f(%x: tensor<2x8x4x6xf32>, %w: tensor<16x24xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x8x4x16xf32>, %w: tensor<16x25xf32>) {
+  // expected-note @+2 {{y defined here}}
   // expected-error @+1 {{weight has 25 columns but y has 4 heads of 6}}
   %0 = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<16x25xf32>) -> tensor<2x8x4x6xf32>
   return
