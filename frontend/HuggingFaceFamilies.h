@@ -23,7 +23,8 @@ struct Family {
   bool qkNorm = false;
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
-  int64_t sharedHidden = 0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe, latent: in experts
+  int64_t sharedHidden =
+      0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe, latent: in experts
   bool normalizes = false; ///< norm_topk_prob
   double turns = 1; ///< partial_rotary_factor; 1: no other
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
@@ -274,18 +275,9 @@ inline constexpr llvm::StringRef silent[] = {
 /// Keys whose other values are no other function of the same weights, of initial values among them, and of layers and sizes, which names and shapes of weights
 /// say.
 inline constexpr llvm::StringRef notCompared[] = {
-    "dtype",
-    "initializer_range",
-    "max_position_embeddings",
-    "attention_dropout",
-    "hidden_dropout",
-    "router_jitter_noise",
-    "full_attention_interval",
-    "first_k_dense_replace",
-    "time_step_min",
-    "time_step_max",
-    "time_step_rank",
-    "mamba_expand",
+    "dtype",          "initializer_range",   "max_position_embeddings", "attention_dropout",
+    "hidden_dropout", "router_jitter_noise", "full_attention_interval", "first_k_dense_replace",
+    "time_step_min",  "time_step_max",       "time_step_rank",          "mamba_expand",
     "mamba_d_head",
 };
 

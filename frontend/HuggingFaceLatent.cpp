@@ -2,6 +2,7 @@
 // DeepSeek-V2, DeepSeek-V3, and Kimi Linear, most of whose layers have a delta rule.
 #include "frontend/HuggingFaceTranslation.h"
 #include "frontend/ModelSpec.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace braid;
@@ -43,14 +44,19 @@ Value Translation::latentAttention() {
       {"layout", named(stringValue(pairs.boolean ? "interleaved" : "half"), "rope_interleave", pairs.line)});
   // Scores grow with what yarn's frequencies lose, beside what turns.
   StringRef key = config.find("rope_scaling") && config.find("rope_scaling")->kind == Kind::object ? "rope_scaling"
-                                                                                                    : "rope_parameters";
+                                                                                                   : "rope_parameters";
   const Value *scaling = turned.find("scaling"), *ofAll = scaling ? config.find(key)->find("mscale_all_dim") : nullptr,
               *factor = scaling ? scaling->find("factor") : nullptr;
-  if (ofAll && ofAll->isNumber() && ofAll->number != 0 && factor && factor->isNumber() &&
-      integerIn(own, INT32_MAX) && integerIn(shared, INT32_MAX)) {
+  if (ofAll && ofAll->isNumber() && ofAll->number != 0 && factor && factor->isNumber() && integerIn(own, INT32_MAX) &&
+      integerIn(shared, INT32_MAX)) {
     double mscale = RopeScaling::attentionFactorOf(factor->number, ofAll->number);
-    fields.push_back({"scale", named(numberValue(mscale * mscale / std::sqrt(own.number + shared.number)),
-                                     (key + ".mscale_all_dim").str(), ofAll->line)});
+    double scale = mscale * mscale / std::sqrt(own.number + shared.number);
+    std::string path = (key + ".mscale_all_dim").str();
+    if (!(scale > 0 && scale <= 1e6))
+      errors.report(path, formatv("{0} multiplies scores by {1}; valid: a number that does by at most 1e+06",
+                                  describe(*ofAll), numberText(scale))
+                              .str());
+    fields.push_back({"scale", named(numberValue(std::clamp(scale, 1e-6, 1e6)), path, ofAll->line)});
   }
   fields.push_back({"rope", std::move(turned)});
   return object(std::move(fields));
@@ -82,10 +88,10 @@ std::string Translation::listedLayers(const Value &lists, const Value &layers) {
     }
   }
   if (size_t missing = each.find(' '); missing != std::string::npos && errors.number() == before)
-    errors.report("linear_attn_config",
-                  formatv("layer {0} is neither in full_attn_layers nor in kda_layers; valid: every layer in one",
-                          missing + 1)
-                      .str());
+    errors.report(
+        "linear_attn_config",
+        formatv("layer {0} is neither in full_attn_layers nor in kda_layers; valid: every layer in one", missing + 1)
+            .str());
   return errors.number() == before ? each : "";
 }
 
@@ -160,8 +166,8 @@ void Translation::sparseLayers(const Value &layers, std::string &pattern) {
     each += isDense ? 'D' : 'M';
   }
   if (!integerIn(layers, 1024) || each.size() != static_cast<size_t>(layers.integer))
-    return errors.report(
-        key, formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
+    return errors.report(key,
+                         formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
   if (config.find("first_k_dense_replace") && each != pattern)
     errors.report(key, "says other layers than first_k_dense_replace; valid: one of the two");
   pattern = each;
@@ -172,7 +178,8 @@ void Translation::sparseLayers(const Value &layers, std::string &pattern) {
 std::vector<Field> Translation::greedyExperts() {
   Value method = get("topk_method", stringValue("greedy")), topK = get("num_experts_per_tok", Value());
   if (topK.kind == Kind::null)
-    errors.report("num_experts_per_tok", "is missing, without which transformers chooses none; valid: an integer above 0");
+    errors.report("num_experts_per_tok",
+                  "is missing, without which transformers chooses none; valid: an integer above 0");
   only("norm_topk_prob", boolValue(false), /*nullable=*/true);
   std::vector<Field> router = {{"score", stringValue("softmax")},
                                {"scale", get("routed_scaling_factor", numberValue(family.expertScale))}};

@@ -55,15 +55,16 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
   if (b.entry.cached) {
     auto append = [&](StringRef name, StringRef label, Value x, int64_t features) -> Value {
       Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, b.spec.cacheRows(0), Dim(1), features});
-      Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), UnitAttr());
+      Value joined =
+          AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), UnitAttr());
       b.setState(name, joined);
       return joined;
     };
     auto ofHeads = [&](StringRef name, Value x, Value weight, int64_t features, bool transposed) -> Value {
       return HeadLinearOp::create(b.builder, b.loc(name), b.tokens({H, features}), x, weight, transposed);
     };
-    c = append("attn.latent", "latent_cache",
-               b.reshape("latent", c, {b.entry.batch, b.entry.tokens, 1, latent.size}), latent.size);
+    c = append("attn.latent", "latent_cache", b.reshape("latent", c, {b.entry.batch, b.entry.tokens, 1, latent.size}),
+               latent.size);
     kRope = append("attn.k_rope", "k_rope_cache", kRope, R);
     o = attend(ofHeads("q_latent", q, wk, latent.size, /*transposed=*/true), c, c);
     o = ofHeads("o_value", o, wv, V, /*transposed=*/false);

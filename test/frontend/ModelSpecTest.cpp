@@ -114,10 +114,13 @@ TEST(ModelSpec, LatentAttention) {
   EXPECT_EQ(own.normEps, 1e-5);
   EXPECT_EQ(own.residual->beta, 2);
   EXPECT_TRUE(parse(edited(attention, R"({"kind": "mla", "heads": 8, "kv_rank": 24, "head_dim": 16, "rope_dim": 1,
-    "rope": null})")).ok);
+    "rope": null})"))
+                  .ok);
   const std::pair<const char *, const char *> cases[] = {
-      {R"("heads": 8, "head_dim": 16, "rope_dim": 10)", "mixers.N.kv_rank: is missing; valid: 1 to 4096"},
-      {R"("heads": 8, "head_dim": 16, "kv_rank": 24)", "mixers.N.rope_dim: is missing; valid: 1 to 4096"},
+      {R"("heads": 8, "head_dim": 16, "rope_dim": 10)",
+       "mixers.N.kv_rank: is missing; valid: an integer from 1 to 4096"},
+      {R"("heads": 8, "head_dim": 16, "kv_rank": 24)",
+       "mixers.N.rope_dim: is missing; valid: an integer from 1 to 4096"},
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 0)",
        "mixers.N.rope_dim: 0 is out of range; valid: 1 to 4096"},
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 9)",
@@ -247,7 +250,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
     std::string from, to, message;
   };
   const std::string kinds =
-      "attention, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, gateloop, rwkv6, dfw, gfw, "
+      "attention, mla, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, gateloop, rwkv6, dfw, gfw, "
       "mamba, deltanet, gated_deltanet, kda, rwkv7, s4d, ttt, titans, titans_ln, recurrence";
   const Case cases[] = {
       // ---- single keys

@@ -10,11 +10,13 @@ transformers misses a tensor of the export.
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers
 
@@ -75,6 +77,26 @@ FAMILIES["granitemoehybrid"] = [
 FAMILIES["bamba"] = [MAMBA | {"attn_layer_indices": [1]},
                      MAMBA | {"attn_layer_indices": [0, 2], "tie_word_embeddings": True, "mamba_d_conv": 3,
                               "rope_parameters": {"rope_theta": 500.0, "rope_type": "default", "partial_rotary_factor": 1.0}}]
+# Keys and values of a latent: queries of the input or of a latent, rotations of neighbours or of halves, slowed ones, experts in groups.
+LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12, "n_routed_experts": 8,
+          "num_experts_per_tok": 3, "moe_intermediate_size": 32, "n_shared_experts": 2}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 32}
+FAMILIES["deepseek_v2"] = [
+    LATENT | {"q_lora_rank": None, "first_k_dense_replace": 1, "routed_scaling_factor": 4.0},
+    LATENT | {"q_lora_rank": 24, "topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "tie_word_embeddings": True},
+    LATENT | {"q_lora_rank": 24, "first_k_dense_replace": 3, "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}}]
+FAMILIES["deepseek_v3"] = [
+    LATENT | {"q_lora_rank": 24, "first_k_dense_replace": 1, "n_group": 4, "topk_group": 2},
+    LATENT | {"q_lora_rank": None, "first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "rope_interleave": False},
+    LATENT | {"q_lora_rank": 24, "first_k_dense_replace": 2, "n_group": 2, "topk_group": 1, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.5}},
+    LATENT | {"q_lora_rank": 24, "qk_nope_head_dim": 8, "v_head_dim": 20, "first_k_dense_replace": 3, "rope_parameters": YARN | {"mscale_all_dim": 1.0}}]
+# The same beside Kimi delta attention, and nothing turns.
+KIMI = {key: value for key, value in LATENT.items() if key not in ("n_routed_experts", "num_experts_per_tok")} | {
+    "num_local_experts": 8, "num_experts_per_tok": 3, "linear_num_heads": 2, "linear_head_dim": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+FAMILIES["kimi_linear"] = [
+    KIMI | {"num_hidden_layers": 4, "layer_types": ["linear_attention", "linear_attention", "linear_attention", "full_attention"]},
+    KIMI | {"layer_types": ["full_attention", "linear_attention", "full_attention"], "mlp_layer_types": ["sparse", "dense", "sparse"], "q_lora_rank": 24,
+            "n_group": 4, "topk_group": 2, "norm_topk_prob": False, "linear_conv_kernel_dim": 3}]
 ROTATIONS = {"linear": {"rope_type": "linear", "factor": 4.0},
              "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
              "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}
@@ -93,6 +115,19 @@ def fix(model):
         if hasattr(module, "time_step_limit"):  # nemotron_h has time_step_min in its place where a prefill is computed, and nothing where a token is decoded
             module.time_step_limit = tuple(model.config.time_step_limit)
     return model.eval()
+
+
+def publish(made):
+    """Tensors of kimi_linear as they were published: transformers, which reads both, writes the feed-forwards of dense layers as it does those with experts."""
+    files = sorted(made.glob("*.safetensors"))
+    index = made / "model.safetensors.index.json"
+    new = lambda name: re.sub(r"block_sparse_moe(\.(gate|up|down)_proj)", r"mlp\1", name)
+    for file in files:
+        safetensors.torch.save_file({new(name): weight for name, weight in safetensors.torch.load_file(file).items()}, file, {"format": "pt"})
+    if index.exists():
+        table = json.loads(index.read_text())
+        table["weight_map"] = {new(name): file for name, file in table["weight_map"].items()}
+        index.write_text(json.dumps(table))
 
 
 def differences(model, program, checkpoint, folder):
@@ -133,6 +168,8 @@ def compare(family, more, folder):
             correction += 0.1 * torch.randn_like(correction)
     made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
     model.save_pretrained(made, max_shard_size="100KB")
+    if family == "kimi_linear":
+        publish(made)
     run("braid-compile", made / "config.json", "-o", program, "--batch=2", "--seq-len=64")
     (folder / "text.txt").write_text("Pack my box with five dozen liquor jugs. " * 20)
     run("braid-run", "train", program, "--init-from", made, "--data", folder / "text.txt", "--steps=3", "--lr=0.02", "--warmup=0", "--checkpoint-dir", trained)
