@@ -94,7 +94,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   a.loadPrefix(in.q.own);
   if (shape.wide) // else a thread has no registers for it
     a.scaleLate(scale);
-  int64_t R = shape.ownRows(), C = shape.tileRows();
+  int64_t R = shape.ownRows(), C = shape.metQueries();
   Var s0 = k.program(0) * static_cast<double>(R), g = k.program(1), b = k.program(2);
   Var tokens = k.size(in.q.own, 1), keyCount = a.keyCount;
   Attention::Keys keys = a.keyRows(in, b, s0, g, R, keyCount);
@@ -140,15 +140,13 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
     Var scores = a.scaled(Attention::scoresOf(queries, keys), scale), dp = dotTB(d, keys.values);
     Var lse = numbers(in.lse), delta = numbers(deltas);
     Var p = gradP(a, scores, lse, 1, half, masked);
-    if (!shape.wide) {
-      Var ds = gradScores(p, dp, delta, 1, half), dks = dotTA(ds, queries.own, now[0]);
-      Vars next{dks, dotTA(p, d, now[1])};
-      if (shape.shared)
-        next.push_back(dotTA(ds, queries.shared, now[2]));
-      return next;
-    }
-    Var dvs = dotTA(p, d, now[1]); // multiplied while dS is computed
-    return {dotTA(gradScores(p, dp, delta, 1, half), queries.own, now[0]), dvs};
+    auto values = [&] { return dotTA(p, d, now[1]); };
+    Var dvs = shape.wide ? values() : Var(); // multiplied while dS is computed
+    Var ds = gradScores(p, dp, delta, 1, half), dks = dotTA(ds, queries.own, now[0]);
+    Vars next{dks, dvs ? dvs : values()};
+    if (shape.shared)
+      next.push_back(dotTA(ds, queries.shared, now[2]));
+    return next;
   };
   Vars none{k.tile({R, shape.size}, shape.compute), k.tile({R, shape.values}, shape.compute)};
   if (shape.shared)
@@ -202,8 +200,8 @@ void writeGradShared(KernelBuilder &k, const AttentionShape &shape) {
 } // namespace
 
 LogicalResult outlineAttentionGrad(AttnCausalGradOp op, OutlineContext &context) {
-  AttentionShape shape = attentionShape(op, context, /*cache=*/false);
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1], keys = op.keyCount();
+  AttentionShape shape = attentionShape(op, context, /*cache=*/false, /*ring=*/false, tokens, &AttentionShape::heads);
   auto begin = [&](llvm::StringRef what, llvm::StringRef rows, void (*write)(KernelBuilder &, const AttentionShape &),
                    llvm::ArrayRef<int64_t> grid) {
     std::string kernel = context.kernel(shape.kernelName(what), {rows, "head", "batch"}, [&](KernelBuilder &k) {
@@ -221,14 +219,13 @@ LogicalResult outlineAttentionGrad(AttnCausalGradOp op, OutlineContext &context)
     launch.index("prefix", shape.prefix);
     return launch;
   };
-  shape.wide = isWide(op, shape, tokens, shape.heads, context);
   auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.ownRows()), shape.heads, batch});
   queries.arg("o", op.getO()).result("dq", op.getDq().getType());
   if (shape.shared)
     queries.result("dq_shared", op.getDshared()[0].getType());
   queries.result("delta", op.getLse().getType());
   auto ofQueries = queries.run();
-  shape.wide = isWide(op, shape, keys, shape.groups, context);
+  shape = attentionShape(op, context, /*cache=*/false, /*ring=*/false, keys, &AttentionShape::groups);
   shape.gradients = tensorType(op.getDk()).getElementType();
   shape.adds = !op.getSums().empty();
   std::string what = "grad_kv";

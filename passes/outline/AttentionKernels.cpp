@@ -44,7 +44,8 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
     auto each = static_cast<double>(C);
     state.push_back(k.tile({C, R}, shape.compute));
     state = k.loop(lo, select(lt(lo, hi), hi + each, hi), C, state, [&](Var s0, llvm::ArrayRef<Var> now) {
-      Attention::Features ks{a.passingRows(in.k.own, b, s0, g, C, hi), {}};
+      Attention::Features ks{a.passingRows(in.k.own, b, s0, g, C, hi),
+                             in.k.shared ? a.passingRows(in.k.shared, b, s0, k.number(0), C, hi) : Var()};
       Var vs = a.passingRows(in.values, b, max(s0 - each, lo), g, C, hi);
       return a.attendTileLater(queries, ks, vs, before, common, s0, now);
     });
@@ -163,9 +164,8 @@ int64_t decodeParts(int64_t programs, int64_t rows) {
 }
 
 LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
-  AttentionShape shape = attentionShape(op, context, op.getCache(), op.getRing());
   int64_t batch = shapeOf(op.getQ())[0], tokens = shapeOf(op.getQ())[1];
-  shape.wide = isWide(op, shape, tokens, shape.heads, context);
+  AttentionShape shape = attentionShape(op, context, op.getCache(), op.getRing(), tokens, &AttentionShape::heads);
   bool decode = tokens == 1;
   int64_t programs = shape.heads / shape.decodeHeads(); // of a token
   int64_t parts = decode && shape.cache && context.gpu ? decodeParts(programs * batch, shapeOf(op.getK())[1]) : 1;

@@ -48,14 +48,17 @@ struct AttentionShape {
   int64_t perGroup() const { return heads / groups; }
   int64_t width() const { return std::max(size + shared, values); } ///< of the widest tile
   /// Queries, and keys, of a tile: a GPU's block has shared memory for so many.
-  int64_t tileRows() const { return width() <= 128 ? 64 : width() <= 256 || !gpu ? 32 : 16; }
+  int64_t tileRows() const { return width() <= 128 || branches ? 64 : width() <= 256 || !gpu ? 32 : 16; }
+  /// Queries of a tile that keys meet: of a GPU's registers shared features take so many that there are no more for scores.
+  int64_t metQueries() const { return wide && shared ? tileRows() / 2 : tileRows(); }
   /// Heads of a group that a program of one token attends for; of latent keys there are many.
   int64_t decodeHeads() const { return width() <= 256 ? perGroup() : divisorUpTo(perGroup(), 16); }
   /// Keys at a time of such a program.
   int64_t decodeKeys() const { return width() <= 256 || !gpu ? kDecodeKeys : 16; }
   int64_t ownRows() const { return wide ? 2 * tileRows() : tileRows(); } ///< of a program
-  /// Keys of a tile that rows attend to: what a tile has to do but for its keys, a large one has to do once.
-  int64_t attendedKeys() const { return ownRows(); }
+  /// Keys of a tile that rows attend to: what a tile has to do but for its keys, a large one has to do once. With shared features there is room for no large
+  /// ones.
+  int64_t attendedKeys() const { return shared ? tileRows() : ownRows(); }
   void round(KernelBuilder &k) const {
     if (token.isBF16())
       k.roundProducts();
@@ -384,14 +387,14 @@ public:
   Var rowBegin; ///< the key at which the row begins, where there may be others before it
 };
 
-/// What an op says of its kernels.
+/// What an op says of its kernels, in which scores lie in registers where a GPU multiplies rows of at most `most` features.
 template <typename Op>
-AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, bool ring = false) {
+AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, bool ring, int64_t most) {
   Shape q = shapeOf(op.getQ()), v = shapeOf(op.getV());
   int64_t keys = op.keyCount(), prefix = static_cast<int64_t>(op.getPrefix()),
           shared = op.getShared().empty() ? 0 : shapeOf(op.getShared()[0])[3];
   mlir::Type token = tensorType(op.getQ()).getElementType();
-  bool inRegisters = context.gpu && token.isBF16() && q[3] + shared <= 128 && v[3] <= 128;
+  bool inRegisters = context.gpu && token.isBF16() && q[3] + shared <= most && v[3] <= 128;
   return {.heads = q[2],
           .groups = v[2],
           .size = q[3],
@@ -412,16 +415,20 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           .late = inRegisters && op.getScale().convertToDouble() >= kLeastLateScale};
 }
 
-/// Of `rows` rows of `heads` heads each: whether programs that own twice the rows still fill a GPU's multiprocessors, and what passes by them can be
-/// copied in boxes: it is as large as a tile, and no row is there that is not to be read.
+/// The same for programs over `rows` rows of `heads` heads each: of two tiles, where such programs still fill a GPU's multiprocessors, and what passes by
+/// them can be copied in boxes: it is as large as a tile, and no row is there that is not to be read. Then there are registers for shared features, too.
 template <typename Op>
-bool isWide(Op op, const AttentionShape &shape, int64_t rows, int64_t heads, const OutlineContext &context) {
-  constexpr int64_t fill = 128, boxColumns = 64;
+AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, bool ring, int64_t rows,
+                              int64_t AttentionShape::*heads) {
+  constexpr int64_t fill = 128, boxColumns = 64, most = 128, mostInBoxes = 192;
+  AttentionShape shape = attentionShape(op, context, cache, ring, context.boxes ? mostInBoxes : most);
   Shape q = shapeOf(op.getQ()), keys = shapeOf(op.getK());
   int64_t tile = shape.tileRows();
-  return context.boxes && shape.branches && !shape.cache && !shape.shared && shape.values == shape.size &&
-         shape.size >= boxColumns && shape.size % 16 == 0 && op.keyCount() == keys[1] && q[1] >= tile &&
-         keys[1] >= 2 * tile && ceilDiv(rows, 2 * tile) * heads * q[0] >= fill;
+  shape.wide = context.boxes && shape.branches && !cache && shape.shared % boxColumns == 0 &&
+               shape.values == shape.size && shape.size >= boxColumns && shape.size % 16 == 0 &&
+               op.keyCount() == keys[1] && q[1] >= tile && keys[1] >= 2 * tile &&
+               ceilDiv(rows, 2 * tile) * (shape.*heads) * q[0] >= fill;
+  return shape.wide ? shape : attentionShape(op, context, cache, ring, most);
 }
 
 /// Of a launch: what Inputs names.

@@ -26,43 +26,36 @@ def causal_grad(f, operands, results, coordinate=None, shared=None, sums=None, *
 
 
 class Attention:
-    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", gradient=True):
-        self.program, self.dims, self.dtype = program, (B, T, H, G, D), dtype
-        self.settings = {"window": window, "prefix": prefix}
-        name = f"b{B}_t{T}_h{H}_g{G}_d{D}_w{window}_p{prefix}_{dtype}{'' if gradient else '_forward'}"
-        f = self.function = program.function(name, dtype)
-        q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, prefix + T, G, D)), f.input("v", (B, prefix + T, G, D))
-        documents = f.input("documents", (B, T), "i32")
-        attributes = {"scale": D**-0.5, "window": window, "prefix": prefix}
-        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
-        results = {"o": o, "lse": lse}
-        if gradient:
-            operands = [q, k, v, documents, o, lse, f.input("do", (B, T, H, D))]
-            gradients = causal_grad(f, operands, [q.type, k.type, v.type], **attributes)
-            results |= dict(zip(("dq", "dk", "dv"), gradients))
-        for name, value in results.items():
+    """`values`, `shared`: features of values, if not as many as of keys; of keys that all heads share."""
+
+    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0):
+        V, S = values or D, prefix + T
+        self.program, self.dtype = program, dtype
+        self.settings, self.scale = {"window": window, "prefix": prefix}, (D + shared) ** -0.5
+        sizes = (f"_v{V}" if V != D else "") + (f"_s{shared}" if shared else "")
+        f = self.function = program.function(f"b{B}_t{T}_h{H}_g{G}_d{D}{sizes}_w{window}_p{prefix}_{dtype}", dtype)
+        q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, S, G, D)), f.input("v", (B, S, G, V))
+        both = [f.input("q_shared", (B, T, H, shared)), f.input("k_shared", (B, S, 1, shared))] if shared else []
+        documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, V))
+        attributes = {"scale": self.scale, "shared": both} | self.settings
+        o, lse = causal(f, [q, k, v, documents], [do.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
+        gradients = causal_grad(f, [q, k, v, documents, o, lse, do], [x.type for x in (q, k, v, *both)], **attributes)
+        self.names = [x.name[1:] for x in (q, k, v, *both)]
+        for name, value in zip(["o", "lse", *(f"d{n}" for n in self.names)], (o, lse, *gradients)):
             f.output(name, value)
 
     def check(self, label, rng, documents, size=1.0, values=2e-6, gradients=1e-5):
-        B, T, H, G, D = self.dims
-        S = self.settings["prefix"] + T
-        q, k, v, do = (rng.standard_normal(s) * size for s in ((B, T, H, D), (B, S, G, D), (B, S, G, D), (B, T, H, D)))
-        rq, rk, rv, rdo = rounded([q, k, v, do], self.dtype)
-        (o, lse), pull = attention(rq, rk, rv, documents, D**-0.5, **self.settings)
-        dq, dk, dv = pull(rdo)
-        references = {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
+        inputs = {n: rng.standard_normal(x.type.shape) * size for n, x in self.function.inputs.items() if n != "documents"}
+        exact = dict(zip(inputs, rounded(list(inputs.values()), self.dtype)))
+        compute = attention_shared if len(self.names) > 3 else attention
+        (o, lse), pull = compute(*(exact[n] for n in self.names), documents, self.scale, **self.settings)
+        references = {"o": o, "lse": lse} | {f"d{n}": d for n, d in zip(self.names, pull(exact["do"]))}
         if np.any(documents == PADDING):
             del references["lse"]  # undefined where a token sees no key
         if self.dtype == "bf16":
             values, gradients = 5e-3, 1.5e-2
         limit = {n: 1e-9 if self.dtype == "f64" else values if n in ("o", "lse") else gradients for n in references}
-        self.program.check(
-            self.function,
-            {"q": q, "k": k, "v": v, "do": do, "documents": documents},
-            references,
-            limit,
-            f"{self.function.name} {label}",
-        )
+        self.program.check(self.function, inputs | {"documents": documents}, references, limit, f"{self.function.name} {label}")
 
 
 def add_packed(program, rng):
@@ -91,16 +84,20 @@ def add_packed(program, rng):
 
 
 def add_wide(program, rng, shares=(0, 1)):
-    """So many rows and heads that on a GPU a program owns two tiles of rows: rows that end inside of the second, or before it; a prefix; heads that share keys."""
+    """So many rows and heads that on a GPU a program owns two tiles of rows: rows that end inside of the second, or before it; a prefix; heads that share keys,
+    or features of keys."""
     shapes = (
-        (8, 200, 8, 8, 64, 0, 0),
-        (8, 150, 16, 8, 64, 70, 0),
-        (4, 70, 32, 32, 64, 0, 67),
-        (1, 129, 64, 64, 128, 0, 0),
-        (1, 520, 26, 26, 64, 0, 0),  # so many tiles that the ring goes round
+        (8, 200, 8, 8, 64, 0, 0, 0),
+        (8, 150, 16, 8, 64, 70, 0, 0),
+        (4, 70, 32, 32, 64, 0, 67, 0),
+        (1, 129, 64, 64, 128, 0, 0, 0),
+        (1, 520, 26, 26, 64, 0, 0, 0),  # so many tiles that the ring goes round
+        (1, 200, 64, 64, 128, 0, 0, 64),
+        (4, 70, 32, 16, 64, 50, 67, 128),
+        (1, 390, 33, 33, 64, 0, 0, 64),
     )
-    for i, (B, T, H, G, D, window, prefix) in enumerate(shapes):
-        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16")
+    for i, (B, T, H, G, D, window, prefix, shared) in enumerate(shapes):
+        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16", shared=shared)
         cut = [[-prefix, 1, T // 2, T], [-(prefix // 2), 66, T - 3, T - 3], [0, 1, 1, 1]]
         rows = (("one document", one_document(B, T, -prefix)), ("packed", documents_of([cut[b % 3] for b in range(B)], T)))
         for j, (label, documents) in enumerate(rows):
@@ -112,37 +109,45 @@ def add_room(program, rng):
     """A slice in the middle of a row: keys and values have room for later ones, which are not read (NaN); cotangents are added to what later slices gave."""
     B, T, H, G, D, prefix, room = 2, 40, 4, 2, 16, 31, 100
     keys = prefix + T
-    for dtype, window in (("f32", 0), ("f32", 20), ("bf16", 0)):
-        f = program.function(f"room_w{window}_{dtype}", dtype)
-        wide = Type((B, room, G, D), "f32")
-        q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, room, G, D)), f.input("v", (B, room, G, D))
-        documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, D))
-        sums = [f.input(name, (B, room, G, D), "f32") for name in ("dk_later", "dv_later")]
-        attributes = {"scale": D**-0.5, "window": window, "prefix": prefix, "keys": keys}
-        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, T), "f32")], **attributes)
-        fresh, added = (
-            causal_grad(f, [q, k, v, documents, o, lse, do], [q.type, wide, wide], sums=more, **attributes) for more in (None, sums)
-        )
-        for name, value in zip(("o", "lse", "dq", "dk_all", "dv_all", "dq_added", "dk_added", "dv_added"), (o, lse, *fresh, *added)):
-            f.output(name, value)
-        q_, k_, v_, do_ = rounded([rng.standard_normal(s) for s in ((B, T, H, D), (B, keys, G, D), (B, keys, G, D), (B, T, H, D))], dtype)
-        later = [np.float32(rng.standard_normal((B, room, G, D))) for _ in "kv"]
+    for dtype, window, R in (("f32", 0, 0), ("f32", 20, 0), ("bf16", 0, 0), ("f32", 0, 8), ("bf16", 20, 16)):
+        f = program.function(f"room_w{window}_s{R}_{dtype}", dtype)
+        V = D + R
+        q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, room, G, D)), f.input("v", (B, room, G, V))
+        shared = [f.input("q_shared", (B, T, H, R)), f.input("k_shared", (B, room, 1, R))] if R else []
+        documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, V))
+        seen = [k, v, *shared[1:]]
+        later = [f.input(f"d{x.name[1:]}_later", x.type.shape, "f32") for x in seen]
+        attributes = {"scale": V**-0.5, "window": window, "prefix": prefix, "keys": keys, "shared": shared}
+        o, lse = causal(f, [q, k, v, documents], [do.type, Type((B, H, T), "f32")], **attributes)
+        wide = [Type(x.type.shape, "f32") for x in later]
+        types = [q.type, *wide[:2]] + ([shared[0].type, wide[2]] if R else [])
+        fresh, added = (causal_grad(f, [q, k, v, documents, o, lse, do], types, sums=more, **attributes) for more in (None, later))
+        names = ["q", "k", "v", *(x.name[1:] for x in shared)]
+        f.output("o", o)
+        f.output("lse", lse)
+        for suffix, given in (("all", fresh), ("added", added)):
+            for name, value in zip(names, given):
+                f.output(f"d{name}_{suffix}", value)
+        drawn = {n: rng.standard_normal(x.type.shape) for n, x in f.inputs.items() if n != "documents"}
+        values = {n: rounded([a], "f32" if n.endswith("later") else dtype)[0] for n, a in drawn.items()}
         d_ = documents_of([[-31, -7, 5, T], [-9, 0, 1, T]], T)
 
-        def action(program, f=f, values=(q_, k_, v_, do_), later=later, d_=d_, window=window, dtype=dtype):
-            q_, k_, v_, do_ = values
-            (o, lse), pull = attention(q_, k_, v_, d_, D**-0.5, window=window, prefix=prefix)
-            behind = lambda a: np.concatenate([a, np.full((B, room - keys, G, D), np.nan)], 1)
-            out = program.call(f, {"q": q_, "k": behind(k_), "v": behind(v_), "do": do_, "documents": d_, "dk_later": later[0], "dv_later": later[1]})
-            dq, dk, dv = pull(do_)
-            references = {"o": o, "lse": lse, "dq": dq, "dq_added": dq}
-            for name, d, rest in (("dk", dk, later[0]), ("dv", dv, later[1])):
-                out[name] = out[f"{name}_all"][:, :keys]
-                whole = rest.astype(np.float64)
-                whole[:, :keys] += d
-                references |= {name: d, f"{name}_added": whole}
-            values, gradients = (5e-3, 1.5e-2) if dtype == "bf16" else (2e-6, 1e-5)
-            program.compare(f.name, out, references, {n: values if n in ("o", "lse") else gradients for n in references})
+        def action(program, f=f, values=values, names=names, d_=d_, window=window, R=R, dtype=dtype):
+            compute = attention_shared if R else attention
+            (o, lse), pull = compute(*(values[n][:, :keys] for n in names), d_, (D + R) ** -0.5, window=window, prefix=prefix)
+            references = {"o": o, "lse": lse}
+            inputs = dict(values)
+            for name, d in zip(names, pull(values["do"])):
+                references[f"d{name}_all"] = references[f"d{name}_added"] = d
+                if f"d{name}_later" in values:
+                    references[f"d{name}_added"] = values[f"d{name}_later"].copy()
+                    references[f"d{name}_added"][:, :keys] += d
+                    inputs[name] = np.concatenate([values[name][:, :keys], np.full_like(values[name][:, keys:], np.nan)], 1)
+            out = program.call(f, inputs | {"documents": d_})
+            for name in names[1:]:
+                out[f"d{name}_all"] = out[f"d{name}_all"][:, :keys]
+            limits = (5e-3, 1.5e-2) if dtype == "bf16" else (2e-6, 1e-5)
+            program.compare(f.name, out, references, {n: limits[n not in ("o", "lse")] for n in references})
 
         program.then(action)
 
@@ -339,60 +344,19 @@ def add_ring(program, rng):
 
 
 def add_shared(program, rng):
-    """Values of other sizes than keys, and features of keys that all heads share; a prefix; sums of later slices, with room for more keys."""
-    for B, T, H, G, D, V, R, window, prefix, room, dtypes in (
-        (2, 37, 4, 4, 16, 24, 0, 0, 0, 0, ("f32", "f64")),
-        (1, 70, 2, 1, 64, 16, 0, 9, 0, 0, ("f32", "bf16")),
-        (2, 37, 4, 4, 16, 24, 8, 0, 0, 0, ("f32", "f64", "bf16")),
-        (1, 130, 4, 2, 32, 48, 16, 0, 0, 0, ("f32", "bf16")),
-        (1, 70, 3, 3, 128, 128, 64, 0, 0, 0, ("f32", "bf16")),
-        (2, 40, 4, 4, 24, 16, 16, 20, 31, 0, ("f32", "bf16")),
-        (2, 40, 4, 4, 16, 32, 16, 0, 31, 100, ("f32", "bf16")),
+    """Values of other sizes than keys, and features of keys that all heads share."""
+    for B, T, H, G, D, V, R, window, prefix, dtypes in (
+        (2, 37, 4, 4, 16, 24, 0, 0, 0, ("f32", "f64")),
+        (1, 70, 2, 1, 64, 16, 0, 9, 0, ("f32", "bf16")),
+        (2, 37, 4, 4, 16, 24, 8, 0, 0, ("f32", "f64", "bf16")),
+        (1, 130, 4, 2, 32, 48, 16, 0, 0, ("f32", "bf16")),
+        (1, 70, 3, 3, 128, 128, 64, 0, 0, ("f32", "bf16")),
+        (2, 40, 4, 4, 24, 16, 16, 20, 31, ("f32", "bf16")),
     ):
         for dtype in dtypes:
-            S = room or prefix + T
-            keys, scale = prefix + T, (D + R) ** -0.5
-            f = program.function(f"shared_t{T}_h{H}_g{G}_d{D}_v{V}_s{R}_w{window}_p{prefix}_{dtype}", dtype)
-            wide = "f64" if dtype == "f64" else "f32"
-            q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, S, G, D)), f.input("v", (B, S, G, V))
-            documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, V))
-            shared = [f.input("q_shared", (B, T, H, R)), f.input("k_shared", (B, S, 1, R))] if R else None
-            sums = [f.input(f"{n}_later", x.type.shape, wide) for n, x in (("dk", k), ("dv", v), ("dk_shared", shared[1]))] if room else None
-            attributes = {"scale": scale, "window": window, "prefix": prefix} | ({"keys": keys} if room else {})
-            o, lse = causal(f, [q, k, v, documents], [do.type, Type((B, H, T), wide)], shared=shared, **attributes)
-            sum_type = lambda x: Type(x.type.shape, wide) if room else x.type
-            types = [q.type, sum_type(k), sum_type(v)] + ([shared[0].type, sum_type(shared[1])] if R else [])
-            given = causal_grad(f, [q, k, v, documents, o, lse, do], types, shared=shared, sums=sums, **attributes)
-            names = ["dq", "dk", "dv", "dq_shared", "dk_shared"]
-            for name, value in zip(["o", "lse", *names], (o, lse, *given)):
-                f.output(name, value)
-            for label, documents_ in (("one document", one_document(B, T, -prefix)), ("packed", documents_of([[-prefix, T // 4, T // 4 + 1, T - 3, T - 3]] * B, T))):
-                shapes = {n: x.type.shape for n, x in f.inputs.items() if n != "documents"}
-                values = dict(zip(shapes, rounded([rng.standard_normal(s) for s in shapes.values()], dtype)))
-
-                def action(program, f=f, label=label, values=values, d=documents_, window=window, prefix=prefix, keys=keys, room=room, R=R, scale=scale, dtype=dtype, names=names):
-                    seen = {n: x[:, :keys] for n, x in values.items()}
-                    settings = {"window": window, "prefix": prefix}
-                    own = [values["q"], seen["k"], seen["v"]]
-                    if R:
-                        result, pull = attention_shared(*own, values["q_shared"], seen["k_shared"], d, scale, **settings)
-                    else:
-                        result, pull = attention(*own, d, scale, **settings)
-                    references = dict(zip(["o", "lse", *names], (*result, *pull(values["do"]))))
-                    if np.any(d == PADDING):
-                        del references["lse"]
-                    inputs = dict(values)
-                    if room:  # nothing reads what stands behind the keys
-                        for n in ("k", "v", "k_shared"):
-                            inputs[n] = np.concatenate([seen[n], np.full_like(values[n][:, keys:], np.nan)], 1)
-                        for n in ("dk", "dv", "dk_shared"):
-                            references[n] = references[n] + values[f"{n}_later"][:, :keys]
-                    out = program.call(f, inputs | {"documents": d})
-                    out |= {n: out[n][:, :keys] for n in ("dk", "dv", "dk_shared") if n in out}
-                    limits = (1e-9, 1e-9) if dtype == "f64" else (5e-3, 1.5e-2) if dtype == "bf16" else (2e-6, 1e-5)
-                    program.compare(f"{f.name} {label}", out, references, {n: limits[n not in ("o", "lse")] for n in references})
-
-                program.then(action)
+            a = Attention(program, B, T, H, G, D, window, prefix, dtype, values=V, shared=R)
+            a.check("one document", rng, one_document(B, T, -prefix))
+            a.check("packed", rng, documents_of([[-prefix, T // 4, T // 4 + 1, T - 3, T - 3]] * B, T))
 
 
 def add_latent(program, rng):
