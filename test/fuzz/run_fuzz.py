@@ -119,6 +119,12 @@ def description_seeds():
     small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
     yield json.dumps(small | {"model_type": "minimax", "layer_types": ["linear_attention", "full_attention"], "mlp_beta_factor": 0.5}).encode()
     yield json.dumps(small | {"model_type": "glm4_moe", "n_shared_experts": 2, "n_group": 8, "topk_group": 4, "use_qk_norm": True}).encode()
+    latent = small | {"kv_lora_rank": 16, "q_lora_rank": None, "num_experts_per_tok": 2, "rope_scaling": {
+        "type": "yarn", "factor": 4, "mscale": 0.7, "mscale_all_dim": 0.7, "original_max_position_embeddings": 64}}
+    yield json.dumps(latent | {"model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 4}).encode()
+    yield json.dumps(latent | {"model_type": "deepseek_v3", "rope_interleave": False, "first_k_dense_replace": 1}).encode()
+    lists = {"full_attn_layers": [2], "kda_layers": [1], "num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 3}
+    yield json.dumps(small | {"model_type": "kimi_linear", "linear_attn_config": lists, "mlp_layer_types": ["dense", "sparse"]}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()
