@@ -17,16 +17,27 @@ func.func @scan(%x: !m, %p: !p, %s: !s, %c: !c) -> (!m, !s) {
 
 // A token that attends to a cache: 4 rows and 2 groups are 8 programs, so 4 for each share a cache of 1100 rows. A short cache has one.
 // CHECK-LABEL: func.func @decode(
-func.func @decode(%q: tensor<4x1x4x16xf32>, %k: tensor<4x1100x2x16xf32>, %v: tensor<4x1100x2x16xf32>, %short: tensor<4x400x2x16xf32>, %documents: tensor<4x1xi32>)
+func.func @decode(%q: tensor<4x1x4x16xf32>, %k: tensor<4x1100x2x16xf32>, %v: tensor<4x1100x2x16xf32>, %short: tensor<4x400x2x16xf32>, %short_v: tensor<4x400x2x16xf32>, %documents: tensor<4x1xi32>)
     -> (tensor<4x1x4x16xf32>, tensor<4x1x4x16xf32>) {
   // CHECK: %[[PARTS:.*]]:2 = tile.launch @attn_decode_h4_g2_d16_f32_cache_parts4 grid [2, 4, 4]{{.*}} -> (tensor<4x4x4x16xf32>, tensor<4x2x4x4xf32>)
   // CHECK: tile.launch @attn_decode_merge_h4_g2_d16_f32_parts4 grid [4, 4](%[[PARTS]]#0, %[[PARTS]]#1)
   %o, %lse = braid.attn.causal %q, %k, %v, %documents {cache, prefix = 0 : i64, scale = 0.25 : f64, window = 0 : i64}
     : (tensor<4x1x4x16xf32>, tensor<4x1100x2x16xf32>, tensor<4x1100x2x16xf32>, tensor<4x1xi32>) -> (tensor<4x1x4x16xf32>, tensor<4x4x1xf32>)
   // CHECK: tile.launch @attn_decode_h4_g2_d16_f32_cache grid [2, 4]
-  %p, %lse2 = braid.attn.causal %q, %short, %short, %documents {cache, prefix = 0 : i64, scale = 0.25 : f64, window = 0 : i64}
+  %p, %lse2 = braid.attn.causal %q, %short, %short_v, %documents {cache, prefix = 0 : i64, scale = 0.25 : f64, window = 0 : i64}
     : (tensor<4x1x4x16xf32>, tensor<4x400x2x16xf32>, tensor<4x400x2x16xf32>, tensor<4x1xi32>) -> (tensor<4x1x4x16xf32>, tensor<4x4x1xf32>)
   return %o, %p : tensor<4x1x4x16xf32>, tensor<4x1x4x16xf32>
+}
+
+// Latent keys, which are values too, are read once for 16 heads at a time.
+// CHECK-LABEL: func.func @latent(
+func.func @latent(%q: tensor<4x1x48x512xbf16>, %c: tensor<4x1100x1x512xbf16>, %qs: tensor<4x1x48x64xbf16>, %ks: tensor<4x1100x1x64xbf16>, %documents: tensor<4x1xi32>)
+    -> tensor<4x1x48x512xbf16> {
+  // CHECK: tile.launch @attn_decode_h48_g1_d512_latent_s64_bf16_cache_parts4 grid [3, 4, 4](%arg0, %arg1, %arg4, %arg2, %arg3) {arg_names = ["q", "k", "documents", "q_shared", "k_shared"]
+  // CHECK: tile.launch @attn_decode_merge_h48_g1_d512_bf16_parts4 grid [48, 4]
+  %o, %lse = braid.attn.causal %q, %c, %c, %documents shared(%qs, %ks) {cache, scale = 0.25 : f64}
+    : (tensor<4x1x48x512xbf16>, tensor<4x1100x1x512xbf16>, tensor<4x1100x1x512xbf16>, tensor<4x1xi32>, tensor<4x1x48x64xbf16>, tensor<4x1100x1x64xbf16>) -> (tensor<4x1x48x512xbf16>, tensor<4x48x1xf32>)
+  return %o : tensor<4x1x48x512xbf16>
 }
 
 // A triangle of a bf16 chunk is inverted once and multiplied; a CPU solves for every block of values, and for the transition. The GPU's
