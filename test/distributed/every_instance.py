@@ -1,6 +1,6 @@
-"""Every instance on several ranks along `sp`, with every algorithm, along `tp`, and in token slices: python3 every_instance.py [VARIANT..]
+"""Every instance, and latent attention, on several ranks along `sp`, with every algorithm, along `tp`, and in token slices: python3 every_instance.py [VARIANT..]
 
-The layers of a model are all instances that braid-compile knows (the first variants of numerics/check_mixer.py), in rows of 60 tokens that 2, 3 and
+The layers of a model are all instances that braid-compile knows, and latent attention (the first variants of numerics/check_mixer.py), in rows of 60 tokens that 2, 3 and
 5 ranks divide; two steps in double precision are those of one rank (exact.py). Through the norm of ttt and titans_ln spans of tokens do not compose:
 they take `ring` only, and the others are refused.
 """
@@ -113,7 +113,7 @@ def main(*names):
         kinds, ranks, flags = variants()[name]
         groups.setdefault((tuple(kinds), "E" if name.startswith("slices") else "D"), []).append((name, ranks, flags))
     bad += compare("instances", groups, describe)
-    print(f"instances: {len(names)} variants of {len(instances())} instances, {bad} groups failed")
+    print(f"instances: {len(names)} variants of {len(instances())} mixers, {bad} groups failed")
     return 1 if bad else 0
 
 
