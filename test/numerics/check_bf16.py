@@ -41,6 +41,7 @@ MIXERS = {
     "T": {"kind": "ttt", "heads": 2, "head_dim": 16},
     "U": {"kind": "titans", "heads": 2, "head_dim": 16},
     "Z": {"kind": "titans_ln", "heads": 2, "head_dim": 16},
+    "P": {"kind": "mla", "heads": 2, "q_rank": 24, "kv_rank": 20, "head_dim": 16, "rope_dim": 8, "value_dim": 12},
 }
 # Layers of a model, type of its gradients, CPU.
 MODELS = [
@@ -50,6 +51,7 @@ MODELS = [
     ("OFXS", "f32", "native"),
     ("KYC", "bf16", "native"),
     ("TUZ", "f32", "native"),
+    ("PP", "bf16", "native"),
 ]
 
 
