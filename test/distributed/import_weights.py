@@ -54,6 +54,16 @@ WITH_MAMBA = {
     "granitemoehybrid-dense": GRANITE | {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_conv_bias": False},
     "bamba": MAMBA | {"attn_layer_indices": [1]},
 }
+# Keys and values of a latent.
+MLA = BASE | {"num_key_value_heads": 4, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_experts_per_tok": 2,
+              "moe_intermediate_size": 24, "first_k_dense_replace": 1}
+LATENT = {
+    "deepseek_v2": MLA | {"q_lora_rank": None, "n_routed_experts": 4, "n_shared_experts": 2},
+    "deepseek_v3": MLA | {"q_lora_rank": 10, "n_routed_experts": 4, "n_group": 2, "topk_group": 1},
+    "kimi_linear": {key: value for key, value in MLA.items() if key != "num_experts_per_tok"} | {
+        "num_experts": 4, "num_experts_per_token": 2,
+        "linear_attn_config": {"kda_layers": [1, 3], "full_attn_layers": [2], "num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 3}},
+}
 (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog, again and again, until it is long enough. " * 20)
 
 
@@ -225,7 +235,48 @@ def of_mamba(family, ours):
     return theirs
 
 
+def of_latent(family, ours):
+    """The same of families with latent attention: of each head what is its own, then what meets the shared key; its key, then its value."""
+    theirs = {"model.embed_tokens.weight": ours["embed.weight"], "model.norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
+    isKimi = family == "kimi_linear"
+    block, parts = ("block_sparse_moe", ("w1", "w3", "w2")) if isKimi else ("mlp", ("gate_proj", "up_proj", "down_proj"))
+    for layer in range(BASE["num_hidden_layers"]):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"model.layers.{layer}."
+        theirs |= {at + "input_layernorm.weight": of["norm1.weight"], at + "post_attention_layernorm.weight": of["norm2.weight"]}
+        for part, name, expert in zip(("w1", "w3", "w2"), ("gate_proj", "up_proj", "down_proj"), parts):
+            if "ffn.w1" in of:
+                theirs[at + f"mlp.{name}.weight"] = of["ffn." + part].T
+                continue
+            theirs[at + f"{block}.shared_experts.{name}.weight"] = of["shared." + part].T
+            theirs |= {at + f"{block}.experts.{i}.{expert}.weight": matrix.T for i, matrix in enumerate(of["moe." + part])}
+        if "moe.router" in of:
+            theirs[at + f"{block}.gate.weight"] = of["moe.router"].T
+        if "moe.correction" in of:
+            theirs[at + f"{block}.gate.e_score_correction_bias"] = of["moe.correction"]
+        at += "self_attn."
+        if "attn.wk" not in of:
+            names = {"q": "q", "k": "k", "v": "v", "f1": "f_a", "f2": "f_b", "g1": "g_a", "g2": "g_b", "b": "b", "o": "o"}
+            theirs |= {at + f"{name}_proj.weight": of["lsm.w" + part].T for part, name in names.items()}
+            theirs |= {at + f"{x}_conv1d.weight": of[f"lsm.conv_{x}.weight"][:, None, :] for x in "qkv"}
+            theirs |= {at + "A_log": of["lsm.a_log"].reshape(1, 1, -1, 1), at + "dt_bias": of["lsm.dt_bias"].reshape(-1),
+                       at + "o_norm.weight": of["lsm.norm.weight"]}
+            continue
+        per_head = lambda *names: np.concatenate([of[name].T.reshape(4, -1, of[name].shape[0]) for name in names], axis=1).reshape(-1, of[names[0]].shape[0])
+        queries = "q_b_proj" if "attn.wq_down" in of else "q_proj"
+        theirs |= {at + f"{queries}.weight": per_head("attn.wq", "attn.wq_rope"), at + "kv_b_proj.weight": per_head("attn.wk", "attn.wv"),
+                   at + "kv_a_proj_with_mqa.weight": np.concatenate([of["attn.wkv_down"].T, of["attn.wk_rope"].T]),
+                   at + "kv_a_layernorm.weight": of["attn.kv_norm.weight"], at + "o_proj.weight": of["attn.wo"].T}
+        if "attn.wq_down" in of:
+            theirs |= {at + "q_a_proj.weight": of["attn.wq_down"].T, at + "q_a_layernorm.weight": of["attn.q_norm.weight"]}
+    if family == "deepseek_v3":
+        theirs["model.layers.3.eh_proj.weight"] = np.ones((3, 2), np.float32)
+    return theirs
+
+
 def of_family(family, ours):
+    if family in LATENT:
+        return of_latent(family, ours)
     if family in WITH_MAMBA:
         return of_mamba(family, ours)
     if family in ONE_PART:
@@ -333,7 +384,7 @@ def report_export(what, program, source, tensors, files=1, kind="f32"):
     report(f"{what} exported", ", ".join(sorted(name for name in got | should if got.get(name) != should.get(name))))
 
 
-for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA).items():
+for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT).items():
     config = folder / f"{family}.json"
     config.write_text(json.dumps(given | {"model_type": family.removesuffix("-dense")}))
     program = compile_to(folder / f"{family}.braid", config)
@@ -345,7 +396,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family == "nemotron_h" else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "deepseek_v3", "kimi_linear") else [])
     if family == "granitemoehybrid":
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
