@@ -44,7 +44,7 @@ OTHERS = {
 
 
 # What a kind does not go without.
-NEEDED = {"recurrence": {"state": "M = exp(g) M + k^T v", "output": "o = q M",
+NEEDED = {"mla": {"kv_rank": 24, "rope_dim": 8}, "recurrence": {"state": "M = exp(g) M + k^T v", "output": "o = q M",
                          "inputs": {"q": "linear(x)", "k": "silu(conv(linear(x)))", "v": "linear(x)", "g": "log_sigmoid(linear(x))"}}}
 
 
