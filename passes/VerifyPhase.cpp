@@ -83,7 +83,7 @@ static std::optional<Span> spanOf(Operation *op) {
     return Span{Phase::sharded, Phase::chunked};
   if (isa<LsmSegmentOp, LsmSegmentGradOp>(op))
     return Span{Phase::sharded, Phase::scheduled};
-  if (isa<LsmFoldOp, LsmFoldGradOp, LsmComposeOp, AttnMergeOp>(op))
+  if (isa<LsmFoldOp, LsmFoldGradOp, LsmComposeOp>(op))
     return Span{Phase::sharded, Phase::chunked};
   if (name.starts_with("lsm.chunk_") || isa<LsmSegmentScanOp>(op) || name.starts_with("lsm.state_scan"))
     return Span{Phase::chunked, Phase::chunked};

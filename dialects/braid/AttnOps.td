@@ -19,6 +19,7 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, AttrSizedOperandSegments
     Scores are scaled in f32; where the operands of products are rounded and nothing keeps scores in registers, q is scaled before it is rounded.
     `ring` (with `cache` and a window): row p mod S holds the key at position p of the document. The rows of these T tokens
     have been appended, so S >= w + T - 1 keeps every key that the first of them still sees.
+    `past` (with `cache`): only what earlier calls appended, 0 <= s < -documents[t], along `sp` -documents[t] less the tokens of ranks before. A token without such keys has o = 0 and lse = -1e30 (attn.merge).
     Along `sp` a `coordinate` [1] i32 says that the row begins coordinate * T tokens before these. With the keys of all ranks
     (S = prefix + T ranks) the prefix is moved by as many; with those of neighbours (S = prefix + T) or with a block that lies
     before the tokens (S <= prefix) keys before the row do not exist.
@@ -27,7 +28,7 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, AttrSizedOperandSegments
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents,
                    Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared, F64Attr:$scale,
                    DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
-                   OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring);
+                   OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring, UnitAttr:$past);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let assemblyFormat = "$q `,` $k `,` $v `,` $documents (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

@@ -395,6 +395,7 @@ ShardingRule braid::shardingRule(Operation *op) {
         return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgv bt bthv bht bthv -> bthd bsgd bsgv"
                                                     : "bthd bshd bshv bt bthv bht bthv -> bthd bshd bshv");
       })
+      .Case([](AttnMergeOp) { return rule("bthv bht bthv bht -> bthv bht"); })
       .Case([](AttnAppendOp) { return rule("bshd bthd bt -> bshd", "d", "ts"); })
       .Case([](MoeDropOp drop) {
         ShardingRule r;

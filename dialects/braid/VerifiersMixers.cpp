@@ -36,13 +36,14 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   CHECK(isAtLeast(op, "prefix", prefix, 0));
   CHECK(isAtLeast(op, "window", window, 0));
   CHECK(isCoordinate(op, op.getCoordinate()));
-  if (op.getCoordinate() && cache)
+  bool past = op->hasAttr("past");
+  if (op.getCoordinate() && cache && !past)
     return op.emitOpError() << "reads a cache and takes no coordinate";
   if (op.getKeys() && (cache || op.keyCount() < 0 || op.keyCount() > k.dim(1)))
     return op.emitOpError() << "has " << op.keyCount() << " keys in "
                             << (cache ? std::string("a cache") : "room for " + std::to_string(k.dim(1)))
                             << "; valid: 0 to all for which there is room, and no cache";
-  bool earlier = op.getCoordinate() && op.keyCount() <= prefix; // a block of a ring
+  bool earlier = op.getCoordinate() && (past || op.keyCount() <= prefix); // a block of a ring
   int64_t keys = op.keyCount() - prefix;
   if (op.getCoordinate() && !earlier && (q.dim(1) == 0 || keys < q.dim(1) || keys % q.dim(1)))
     return withNote(op.emitOpError() << "k has " << op.keyCount() << " tokens but a prefix of " << prefix
@@ -86,6 +87,8 @@ int64_t AttnCausalOp::keyCount() { return getKeys().value_or(Named{"k", getK()}.
 int64_t AttnCausalGradOp::keyCount() { return getKeys().value_or(Named{"k", getK()}.dim(1)); }
 LogicalResult AttnCausalOp::verify() {
   CHECK(verifyAttention(*this, getCache()));
+  if (getPast() && (!getCache() || getRing()))
+    return emitOpError() << "attends to the past of " << (getCache() ? "a ring" : "no cache") << "; valid: of a cache";
   if (!getRing())
     return success();
   if (!getCache())

@@ -3,8 +3,9 @@
 //   c_q = norm(x wq_down) (without q_rank: x); q = c_q wq, q_rope = rope(c_q wq_rope) in every head
 //   c = norm(x wkv_down), k_rope = rope(x wk_rope), which all heads share; k = c wk, v = c wv in every head
 //   o = softmax(scale (q k^T + q_rope k_rope^T)) v wo
-// Cached are c and k_rope, and no key or value is ever made of them: q k^T = (q wk^T) c^T, and the products of scores with v
-// are those with c, times wv.
+// Cached are c and k_rope, and no key or value is made of what is cached: q k^T = (q wk^T) c^T, and the products of scores with
+// v are those with c, times wv. That multiplies more (kv_rank for head_dim and value_dim) and reads less: several tokens make keys
+// and values of their own latents, as in training, and what both sets of keys give is merged by their lse.
 #include "frontend/layers/LayerBuilder.h"
 #include <cmath>
 
@@ -41,36 +42,48 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
   Value wk = b.matrix("attn.wk", latent, flattened({heads, D}), MatrixRole::narrow),
         wv = b.matrix("attn.wv", latent, flattened({heads, V}), MatrixRole::value);
 
-  UnitAttr cached = b.entry.cached ? b.builder.getUnitAttr() : UnitAttr();
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(D + R));
-  auto attend = [&](Value q, Value k, Value v) -> Value {
+  enum Keys { own, cached, past };
+  auto attend = [&](Keys keys, Value q, Value k, Value v, Value kRope) {
     RankedTensorType o = b.tokens({H, cast<RankedTensorType>(v.getType()).getShape().back()});
-    return AttnCausalOp::create(b.builder, b.loc("o"), o, b.wide({b.entry.batch, H, b.entry.tokens}), q, k, v,
-                                b.documents(), Value(), ValueRange{qRope, kRope}, b.builder.getF64FloatAttr(scale),
-                                b.builder.getI64IntegerAttr(0), b.builder.getI64IntegerAttr(0), IntegerAttr(), cached,
-                                UnitAttr())
-        .getO();
+    auto flag = [&](bool set) { return set ? b.builder.getUnitAttr() : UnitAttr(); };
+    return AttnCausalOp::create(b.builder, b.loc(keys == past ? "o_past" : "o"), o,
+                                b.wide({b.entry.batch, H, b.entry.tokens}), q, k, v, b.documents(), Value(),
+                                ValueRange{qRope, kRope}, b.builder.getF64FloatAttr(scale),
+                                b.builder.getI64IntegerAttr(0), b.builder.getI64IntegerAttr(0), IntegerAttr(),
+                                flag(keys != own), UnitAttr(), flag(keys == past));
+  };
+  auto attendOwn = [&] {
+    auto ofLatent = b.linear(c, {{"k", wk, {H, D}}, {"v", wv, {H, V}}});
+    return attend(own, q, ofLatent[0], ofLatent[1], kRope);
+  };
+  auto append = [&](StringRef name, StringRef label, Value x, int64_t features) -> Value {
+    Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, b.spec.cacheRows(0), Dim(1), features});
+    Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), UnitAttr());
+    b.setState(name, joined);
+    return joined;
   };
   Value o;
-  if (b.entry.cached) {
-    auto append = [&](StringRef name, StringRef label, Value x, int64_t features) -> Value {
-      Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, b.spec.cacheRows(0), Dim(1), features});
-      Value joined =
-          AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), UnitAttr());
-      b.setState(name, joined);
-      return joined;
-    };
+  if (!b.entry.cached) {
+    o = attendOwn().getO();
+  } else {
+    Value latents = append("attn.latent", "latent_cache",
+                           b.reshape("latent", c, {b.entry.batch, b.entry.tokens, 1, latent.size}), latent.size);
+    Value kRopes = append("attn.k_rope", "k_rope_cache", kRope, R);
     auto ofHeads = [&](StringRef name, Value x, Value weight, int64_t features, bool transposed) -> Value {
       return HeadLinearOp::create(b.builder, b.loc(name), b.tokens({H, features}), x, weight, transposed);
     };
-    c = append("attn.latent", "latent_cache", b.reshape("latent", c, {b.entry.batch, b.entry.tokens, 1, latent.size}),
-               latent.size);
-    kRope = append("attn.k_rope", "k_rope_cache", kRope, R);
-    o = attend(ofHeads("q_latent", q, wk, latent.size, /*transposed=*/true), c, c);
-    o = ofHeads("o_value", o, wv, V, /*transposed=*/false);
-  } else {
-    auto ofLatent = b.linear(c, {{"k", wk, {H, D}}, {"v", wv, {H, V}}});
-    o = attend(q, ofLatent[0], ofLatent[1]);
+    bool several = b.entry.tokens > 1;
+    AttnCausalOp ofLatents =
+        attend(several ? past : cached, ofHeads("q_latent", q, wk, latent.size, /*transposed=*/true), latents, latents,
+               kRopes);
+    o = ofHeads("o_value", ofLatents.getO(), wv, V, /*transposed=*/false);
+    if (several) {
+      AttnCausalOp ofOwn = attendOwn();
+      o = AttnMergeOp::create(b.builder, b.loc("o_both"), o.getType(), ofOwn.getLse().getType(), ofOwn.getO(),
+                              ofOwn.getLse(), o, ofLatents.getLse())
+              .getOBoth();
+    }
   }
   return b.linear("attn_out", o, b.matrix("attn.wo", flattened({heads, V}), model, MatrixRole::output), {model.size});
 }

@@ -321,7 +321,7 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       .Case([&](MoeGroupedLinearGradWeightOp l) {
         return products(rowsOf(l.getX()), l.getDws(), shapeOf(l.getOffsets())[0] - 1);
       })
-      .Case([](AttnCausalOp a) { return attention(a, 1, 1, a.getCache() ? 0 : prefixOf(a)); })
+      .Case([](AttnCausalOp a) { return a.getPast() ? 0 : attention(a, 1, 1, a.getCache() ? 0 : prefixOf(a)); })
       .Case([](AttnCausalGradOp a) { return attention(a, 3, 2, prefixOf(a)); })
       .Case([](AttnMergeOp m) { return 3 * elements(m.getO()); })
       .Case([](ShortConvOp c) { return 2 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
@@ -407,7 +407,9 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
       // Of a cache only the rows that this call brought: how many there are is known only while running.
       .Case([&](AttnCausalOp a) {
         bool ofKeys = !isResult && (value == a.getK() || value == a.getV() || isSharedKey(a, value));
-        int64_t rows = a.getCache() ? std::min(shapeOf(a.getK())[1], shapeOf(a.getQ())[1]) : a.keyCount();
+        int64_t rows = a.getPast()    ? 0
+                       : a.getCache() ? std::min(shapeOf(a.getK())[1], shapeOf(a.getQ())[1])
+                                      : a.keyCount();
         return ofKeys ? all / shapeOf(value)[1] * rows : all;
       })
       .Case([&](AttnCausalGradOp a) {

@@ -37,6 +37,7 @@ struct AttentionShape {
   bool latent = false; ///< values are the keys that heads have by themselves
   int64_t window = 0, prefix = 0;
   bool cache = false, ring = false;
+  bool past = false; ///< of a cache what stood there before this call
   bool sharded = false, earlier = false; ///< along sp: keys of all ranks; a block of keys that lies before the tokens
   bool bounded = false; ///< along sp: some keys may lie before the row
   bool gpu = false;
@@ -84,6 +85,7 @@ struct AttentionShape {
       name += "_early";
     return name +
            (ring      ? "_ring"
+            : past    ? sharded ? "_past_sp" : "_past"
             : cache   ? "_cache"
             : sharded ? "_sp"
             : earlier ? "_earlier"
@@ -151,8 +153,11 @@ public:
   Var valueGradients(llvm::StringRef name) { return tokens(name, shape.groups, shape.values, shape.gradients); }
   /// The parameters that say how many keys there are, and at which the tokens q begin.
   void loadPrefix(Var q) {
-    if (shape.cache)
+    if (shape.cache) {
+      if (shape.sharded)
+        rowBegin = cast(index(k.at(k.buffer("coordinate", k.i32(), {1}), {0})) * k.size(q, 1), k.i32());
       return;
+    }
     keyCount = k.index("keys");
     prefix = k.index("prefix");
     if (!shape.sharded && !shape.bounded)
@@ -173,7 +178,9 @@ public:
     Var padding = eq(document, static_cast<double>(INT32_MAX));
     Var first, last;
     if (shape.cache) {
-      last = token - document;
+      last = shape.past ? -document - 1.0 : token - document;
+      if (rowBegin) // documents of a rank begin so much earlier
+        last = last - (last.rank() ? splat(rowBegin, last.shape()) : rowBegin);
       first = last.like(0);
     } else {
       Var shift = cast(prefix, k.i32());
@@ -375,7 +382,8 @@ public:
   std::pair<Var, Var> attended(llvm::ArrayRef<Var> out) {
     Var empty = le(out[0], kLowest), total = select(empty, 1.0, out[1]);
     // A block of a ring says that it has no keys; there is always one that has.
-    Var lse = select(empty, shape.earlier ? kLowest : 0.0, (factor ? out[0] * scale : out[0]) + log(total));
+    Var lse =
+        select(empty, shape.earlier || shape.past ? kLowest : 0.0, (factor ? out[0] * scale : out[0]) + log(total));
     Var o = out[2] * expand(1.0 / total, 1, shape.values);
     return {select(le(expand(out[0], 1, shape.values), kLowest), 0.0, o), lse};
   }
@@ -384,7 +392,7 @@ public:
   const AttentionShape &shape;
   Var keyCount, prefix; ///< set by kernels that have them as parameters
   Var scale, factor; ///< of scores that are scaled late: scale / ln 2
-  Var rowBegin; ///< the key at which the row begins, where there may be others before it
+  Var rowBegin; ///< the key at which the row begins, where there may be others before it; of a past, tokens of earlier ranks
 };
 
 /// What an op says of its kernels, in which scores lie in registers where a GPU multiplies rows of at most `most` features.
@@ -395,6 +403,9 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           shared = op.getShared().empty() ? 0 : shapeOf(op.getShared()[0])[3];
   mlir::Type token = tensorType(op.getQ()).getElementType();
   bool inRegisters = context.gpu && token.isBF16() && q[3] + shared <= most && v[3] <= 128;
+  bool past = false;
+  if constexpr (std::is_same_v<Op, AttnCausalOp>)
+    past = op.getPast();
   return {.heads = q[2],
           .groups = v[2],
           .size = q[3],
@@ -407,9 +418,10 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           .prefix = prefix,
           .cache = cache,
           .ring = ring,
-          .sharded = op.getCoordinate() && keys > prefix + q[1],
+          .past = past,
+          .sharded = op.getCoordinate() && (cache || keys > prefix + q[1]),
           .earlier = !cache && keys <= prefix,
-          .bounded = op.getCoordinate() && keys <= prefix + q[1],
+          .bounded = op.getCoordinate() && !cache && keys <= prefix + q[1],
           .gpu = context.gpu,
           .branches = inRegisters,
           .late = inRegisters && op.getScale().convertToDouble() >= kLeastLateScale};

@@ -2,7 +2,7 @@
 //
 //   y_h = x_h w_h, w_h the E columns of head h in w [R, H E]; or x_h w_h^T
 //
-// Programs own (columns of y_h, head, rows). Where every row of the batch has one token, rows are those of the batch, else tokens of one of them.
+// Programs own (rows and columns of y_h, head, batch). Where every row of the batch has one token, rows are those of the batch.
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
@@ -24,17 +24,14 @@ LogicalResult outlineHeadLinear(HeadLinearOp op, OutlineContext &context) {
   if (weight != token)
     name += "_w" + typeName(weight);
   name += std::string(transposed ? "_tb" : "") + (byBatch ? "_batch" : "");
-  std::string kernel = context.kernel(name, {"columns", "head", "rows"}, [&](KernelBuilder &k) {
+  std::string kernel = context.kernel(name, {"rows", "head", "batch"}, [&](KernelBuilder &k) {
     Var xs = k.buffer("x", token, {{"row"}, {"token"}, {"head", heads}, {"feature", in}});
     Var ws = k.buffer("weight", weight, {{"in", w[0]}, {"out", w[1]}});
     Var y = k.buffer("y", token, {{"row"}, {"token"}, {"head", heads}, {"feature", out}});
-    Var column = k.program(0) * static_cast<double>(columns), h = k.program(1), block = k.program(2);
-    Var row = block * static_cast<double>(rows), b = k.number(0), count = k.size(xs, byBatch ? 0 : 1);
-    if (!byBatch) {
-      Var blocks = (count + static_cast<double>(rows - 1)) / static_cast<double>(rows);
-      b = block / blocks;
-      row = (block - b * blocks) * static_cast<double>(rows);
-    }
+    Var h = k.program(1), b = k.program(2), count = k.size(xs, byBatch ? 0 : 1);
+    auto parts = static_cast<double>(out / columns);
+    Var block = k.program(0) / parts, column = (k.program(0) - block * parts) * static_cast<double>(columns),
+        row = block * static_cast<double>(rows);
     llvm::SmallVector<int64_t, 4> dims{byBatch ? 0 : 1, 3};
     auto at = [&](Var feature) -> llvm::SmallVector<Index> {
       return byBatch ? llvm::SmallVector<Index>{row, 0, h, feature} : llvm::SmallVector<Index>{b, row, h, feature};
@@ -50,8 +47,8 @@ LogicalResult outlineHeadLinear(HeadLinearOp op, OutlineContext &context) {
     if (token.isBF16())
       k.roundProducts();
   });
-  auto launch = context.launch(op, kernel,
-                               {out / columns, heads, byBatch ? ceilDiv(batch, rows) : batch * ceilDiv(tokens, rows)});
+  int64_t blocks = ceilDiv(byBatch ? batch : tokens, rows) * (out / columns);
+  auto launch = context.launch(op, kernel, {blocks, heads, byBatch ? 1 : batch});
   launch.arg("x", op.getX()).arg("weight", op.getWeight());
   context.replace(op, launch.result("y", op.getY().getType()).run());
   return success();

@@ -430,7 +430,7 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
         AttnCausalOp::create(builder, op.getLoc(), TypeRange{oType, lseType}, q, keys[i], values[i],
                              part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, shared,
                              op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
-                             keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr());
+                             keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());

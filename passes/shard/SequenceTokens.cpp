@@ -392,11 +392,12 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
   auto attend = [&](ArrayRef<Value> seen, int64_t prefix, Value place) {
     return AttnCausalOp::create(builder, loc, o, lse, q, seen[0], seen[1], documents, place,
                                 sharedOf(op, operands, seen), op.getScaleAttr(), op.getWindowAttr(),
-                                builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(), op.getRingAttr());
+                                builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(), op.getRingAttr(),
+                                op.getPastAttr());
   };
   auto results = [](auto causal) { return SmallVector<Value>{causal->getResult(0), causal->getResult(1)}; };
   if (op.getCache()) // every rank has all of it, the keys of these tokens too (append)
-    return results(attend(keys, op.getPrefix(), Value()));
+    return results(attend(keys, op.getPrefix(), op.getPast() ? coordinate : Value()));
   AttentionPlan plan = planAttention(op.getWindow(), tokens, ranks, algorithm);
   auto each = [&](llvm::function_ref<Value(Value, StringRef)> make) {
     SmallVector<Value> made;

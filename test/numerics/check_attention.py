@@ -361,16 +361,18 @@ def add_shared(program, rng):
 
 def add_latent(program, rng):
     """Values that are the keys themselves, in a cache whose rows all heads share: prefills and single tokens equal attention over keys and values that a
-    head makes of its own (w_k, w_v), which head_linear moves to the other side of the products."""
-    for B, H, D, V, L, R, lengths, S, T, dtype in (
-        (2, 4, 16, 24, 40, 8, (33, 1, 1, 1, 1, 1, 1, 1), 48, 40, "f32"),
-        (17, 6, 12, 20, 24, 8, (5, 1, 1), 8, 7, "f32"),
-        (1, 32, 32, 32, 512, 64, (20, 1, 1), 1024, 22, "f32"),  # several programs share a token's heads, and on a GPU its keys
-        (2, 32, 32, 32, 512, 64, (20, 1, 1), 1024, 22, "bf16"),
+    head makes of its own (w_k, w_v), which head_linear moves to the other side of the products. `past`: calls of several tokens do so for what the
+    cache held before, and attend to their own keys and values; both are merged."""
+    for B, H, D, V, L, R, lengths, S, T, past, dtype in (
+        (2, 4, 16, 24, 40, 8, (33, 1, 1, 1, 1, 1, 1, 1), 48, 40, False, "f32"),
+        (2, 4, 16, 24, 40, 8, (12, 1, 12, 12, 1, 1), 48, 39, True, "f32"),
+        (17, 6, 12, 20, 24, 8, (5, 1, 1), 8, 7, True, "f32"),
+        (1, 32, 32, 32, 512, 64, (20, 1, 1), 1024, 22, False, "f32"),  # several programs share a token's heads, and on a GPU its keys
+        (2, 32, 32, 32, 512, 64, (20, 1, 20), 1024, 41, True, "bf16"),
     ):
         functions = {}
         for tokens in sorted(set(lengths)):
-            f = functions[tokens] = program.function(f"latent_b{B}_h{H}_l{L}_t{tokens}_{dtype}", dtype)
+            f = functions[tokens] = program.function(f"latent_b{B}_h{H}_l{L}_t{tokens}{'_past' * past}_{dtype}", dtype)
             q, q_shared = f.input("q", (B, tokens, H, D)), f.input("q_shared", (B, tokens, H, R))
             c, k_shared = f.input("c", (B, tokens, 1, L)), f.input("k_shared", (B, tokens, 1, R))
             w_k, w_v = f.input("w_k", (L, H * D)), f.input("w_v", (L, H * V))
@@ -380,8 +382,14 @@ def add_latent(program, rng):
             rows = Type((B, tokens, H, L), dtype)
             absorbed = f.op("braid.head_linear", [q, w_k], rows, transposed=True)
             lse = Type((B, H, tokens), "f32")
-            o, _ = causal(f, [absorbed, latent, latent, documents], [rows, lse], shared=[q_shared, shared], scale=(D + R) ** -0.5, window=0, prefix=0, cache=True)
-            f.output("o", f.op("braid.head_linear", [o, w_v], Type((B, tokens, H, V), dtype)))
+            settings, merges = {"scale": (D + R) ** -0.5, "window": 0, "prefix": 0}, past and tokens > 1
+            o, sums = causal(f, [absorbed, latent, latent, documents], [rows, lse], shared=[q_shared, shared], cache=True, past=merges, **settings)
+            o = f.op("braid.head_linear", [o, w_v], Type((B, tokens, H, V), dtype))
+            if merges:
+                k, v = f.input("k", (B, tokens, H, D)), f.input("v", (B, tokens, H, V))
+                own = causal(f, [q, k, v, documents], [o.type, lse], shared=[q_shared, k_shared], **settings)
+                o, _ = f.op("braid.attn.merge", [*own, o, sums], [o.type, lse])
+            f.output("o", o)
             f.output("c_new", latent)
             f.output("shared_new", shared)
         shapes = {"q": (B, T, H, D), "q_shared": (B, T, H, R), "c": (B, T, 1, L), "k_shared": (B, T, 1, R), "w_k": (L, H * D), "w_v": (L, H * V)}
@@ -391,12 +399,13 @@ def add_latent(program, rng):
 
         def action(program, values=values, garbage=garbage, functions=functions, B=B, H=H, D=D, V=V, R=R, T=T, lengths=lengths, dtype=dtype):
             c = values["c"][:, :, 0]
-            k, v = (c @ values["w_k"]).reshape(B, T, H, D), (c @ values["w_v"]).reshape(B, T, H, V)
+            k, v = rounded([(c @ values["w_k"]).reshape(B, T, H, D), (c @ values["w_v"]).reshape(B, T, H, V)], dtype)
             (o, _), _ = attention_shared(values["q"], k, v, values["q_shared"], values["k_shared"], one_document(B, T), (D + R) ** -0.5)
             latent, shared = garbage  # what stood in the caches before must not matter
             pieces, begin = [], 0
             for tokens in lengths:
                 part = {n: x[:, begin : begin + tokens] if n[0] != "w" else x for n, x in values.items()}
+                part |= {n: x[:, begin : begin + tokens] for n, x in (("k", k), ("v", v)) if n in functions[tokens].inputs}
                 out = program.call(functions[tokens], part | {"c_cache": latent, "shared_cache": shared, "documents": one_document(B, tokens, -begin)})
                 pieces.append(out["o"])
                 latent, shared, begin = out["c_new"], out["shared_new"], begin + tokens

@@ -28,7 +28,7 @@ import numpy as np
 from common import largest_error, relative_error
 
 TOGETHER_BYTES = 64 << 20  # of files of cases that one process calls
-UNITS = ("adjoint", "cache", "per_head", "ring", "transposed", "stacked")
+UNITS = ("adjoint", "cache", "past", "per_head", "ring", "transposed", "stacked")
 TYPES = {"f32": np.float32, "bf16": np.float32, "f64": np.float64, "i16": np.int16, "i32": np.int32, "i64": np.int64}
 
 
