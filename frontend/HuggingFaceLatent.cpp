@@ -27,8 +27,9 @@ Value Translation::latentAttention() {
                                {"head_dim", own},
                                {"rope_dim", shared},
                                {"value_dim", get("v_head_dim", numberValue(int64_t(128)))}};
-  if (rank.kind == Kind::integer && rank.integer == 0)
-    errors.report("q_lora_rank", "0 leaves queries nothing to be made of; valid: an integer above 0, or null");
+  if (rank.kind == Kind::integer && rank.integer < 1)
+    errors.report("q_lora_rank",
+                  describe(rank) + " leaves queries nothing to be made of; valid: an integer above 0, or null");
   else if (rank.kind != Kind::null)
     fields.push_back({"q_rank", std::move(rank)});
   if (isKimi) {
@@ -66,9 +67,9 @@ Value Translation::latentAttention() {
 std::string Translation::listedLayers(const Value &lists, const Value &layers) {
   static constexpr std::pair<StringRef, char> keys[] = {{"full_attn_layers", 'N'}, {"kda_layers", 'L'}};
   int64_t before = errors.number();
-  if (!lists.find(keys[0].first) && !lists.find(keys[1].first))
+  if ((!lists.find(keys[0].first) && !lists.find(keys[1].first)) || !integerIn(layers, 1024))
     return "";
-  std::string each(integerIn(layers, 1024) ? static_cast<size_t>(layers.integer) : 0, ' ');
+  std::string each(static_cast<size_t>(layers.integer), ' ');
   for (auto [key, letter] : keys) {
     std::string path = ("linear_attn_config." + key).str();
     const Value *numbers = lists.find(key);

@@ -250,6 +250,8 @@ TEST(HuggingFaceLatent, Refusals) {
        "tie_word_embeddings: true of a kimi_linear config is not computed; valid: false"},
       {"kimi_linear", R"("num_experts_per_token": 8, "num_experts_per_tok": 4)",
        "num_experts_per_tok: 4 is not num_experts_per_token 8; valid: one of the two keys"},
+      {"kimi_linear", R"("num_hidden_layers": 0, "linear_attn_config": {"kda_layers": [1], "full_attn_layers": [2]})",
+       "num_hidden_layers: 0 is out of range; valid: 1 to 1024"},
       {"kimi_linear", R"("linear_attn_config": 3)", "linear_attn_config: 3 is not an object or null"},
       {"kimi_linear", R"("linear_attn_config": {"heads": 3})",
        "linear_attn_config.heads: unknown key; valid: full_attn_layers, kda_layers, head_dim, num_heads, "
