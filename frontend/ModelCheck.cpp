@@ -136,7 +136,13 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
   divides(path, "kv_heads", lsm.kvHeads, "heads", lsm.heads);
   bool wideValues = lsm.valueDim > lsm.headDim;
   features(path, lsm.heads, wideValues ? "value_dim" : "head_dim", wideValues ? lsm.valueDim : lsm.headDim);
-  if (lsm.kind == LsmKind::gfw || lsm.kind == LsmKind::mamba || lsm.kind == LsmKind::s4d) // a gate for every element
+  bool isElementwise = lsm.kind == LsmKind::gfw || lsm.kind == LsmKind::mamba || lsm.kind == LsmKind::s4d;
+  if (isElementwise && lsm.headDim * lsm.valueDim > maxWidth) // of one head
+    report(path + ".value_dim",
+           formatv("{0} times {1} {2} exceeds {3} features of a token; valid: at most {4}", lsm.valueDim,
+                   name(path + ".head_dim"), lsm.headDim, maxWidth, maxWidth / lsm.headDim)
+               .str());
+  else if (isElementwise) // a gate for every element
     features(path, lsm.heads, "head_dim times value_dim", lsm.headDim * lsm.valueDim);
   if (lsm.kind == LsmKind::s4d && lsm.heads * lsm.valueDim != spec.dModel)
     report(path + ".value_dim",
@@ -295,9 +301,12 @@ void Checker::train() {
 }
 
 void Checker::blocks() {
-  if (spec.normPlacement == NormPlacement::post && spec.residual.from == "normed")
-    report("residual.from", "\"normed\" has no norm before the part with norm_placement \"post\"; valid: \"input\", or "
-                            "norm_placement \"pre\" or \"sandwich\"");
+  bool isPost = spec.normPlacement == NormPlacement::post;
+  if ((isPost || spec.normPlacement == NormPlacement::output) && spec.residual.from == "normed")
+    report("residual.from", formatv("\"normed\" has no norm before the part with norm_placement \"{0}\"; valid: "
+                                    "\"input\", or norm_placement \"pre\" or \"sandwich\"",
+                                    isPost ? "post" : "output")
+                                .str());
   // Single numbers have been looked at where they were read; this quotient is one more constant of the program.
   double ratio = spec.widthRatio(),
          smallest = spec.dtype == "f64" ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();

@@ -132,7 +132,12 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   readRope(r, errors, spec.rope);
   r.boolean("qkv_bias", spec.qkvBias);
+  int64_t before = errors.number();
   r.boolean("qk_norm", spec.qkNorm);
+  bool isRead = errors.number() == before;
+  r.choice("qk_norm_over", spec.qkNormOver, {"head", "heads"});
+  if (r.has("qk_norm_over") && !spec.qkNorm && isRead)
+    r.error("qk_norm_over", "changes nothing without a norm; valid: together with qk_norm true");
   r.integer("window", spec.window, 0, maxTokens);
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
   r.choice("output_gate", spec.outputGate, gates);
@@ -192,7 +197,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
   r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   spec.valueDim = traits.valueFactor * spec.headDim;
-  r.integer("value_dim", spec.valueDim, 1, traits.valueFactor * maxHeadDim);
+  // The channels of a Mamba layer are often one head, which is never a tile of a product.
+  r.integer("value_dim", spec.valueDim, 1, traits.kind == LsmKind::mamba ? maxWidth : traits.valueFactor * maxHeadDim);
 
   if (traits.has("conv"))
     readConv(r, errors, spec.conv);
@@ -211,6 +217,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("mix_rank", spec.mixRank, 1, maxWidth);
   if (traits.has("gate_divisor"))
     r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
+  if (traits.has("bcdt_norm"))
+    r.boolean("bcdt_norm", spec.bcdtNorm);
   if (traits.has("allow_neg_eigval"))
     r.boolean("allow_neg_eigval", spec.allowNegEigval);
   if (traits.has("mini_batch"))
@@ -616,10 +624,11 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
   }
   std::string placement = "pre";
-  r.choice("norm_placement", placement, {"pre", "post", "sandwich"});
-  spec.normPlacement = placement == "pre"    ? NormPlacement::pre
-                       : placement == "post" ? NormPlacement::post
-                                             : NormPlacement::sandwich;
+  r.choice("norm_placement", placement, {"pre", "post", "sandwich", "output"});
+  spec.normPlacement = placement == "pre"        ? NormPlacement::pre
+                       : placement == "post"     ? NormPlacement::post
+                       : placement == "sandwich" ? NormPlacement::sandwich
+                                                 : NormPlacement::output;
   {
     Reader s(objectOrEmpty(r, "residual", errors), "residual", errors);
     s.choice("from", spec.residual.from, {"input", "normed"});

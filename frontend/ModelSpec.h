@@ -33,7 +33,7 @@ inline constexpr int64_t maxProductDim = 64;
 inline constexpr int64_t maxMiniBatch = 128;
 
 enum class NormKind { rms, layer };
-enum class NormPlacement { pre, post, sandwich };
+enum class NormPlacement { pre, post, sandwich, output };
 enum class LsmKind {
   bla,
   based,
@@ -100,6 +100,7 @@ struct AttentionSpec {
   std::optional<RopeSpec> rope = RopeSpec{};
   bool qkvBias = false;
   bool qkNorm = false;
+  std::string qkNormOver = "head"; ///< head, heads: features that one norm is over
   int64_t window = 0; ///< keys a query sees; 0: all
   double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim)
   std::optional<std::string> outputGate; ///< activation of the gate on o
@@ -142,6 +143,7 @@ struct LsmSpec {
   double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor
   bool allowNegEigval = false; ///< beta in (0, 2)
   int64_t miniBatch = 16; ///< tokens whose inner gradients are taken at the same weights
+  bool bcdtNorm = false; ///< a norm of what steps are made of, of k and of q
   double innerRate = 1.0; ///< the inner learning rate where its gate is open
   bool momentum = true; ///< inner steps carry a momentum
   double scale = 0.0; ///< of q; 0: 1 / sqrt(head_dim)

@@ -13,8 +13,9 @@ using namespace braid;
 
 llvm::ArrayRef<Activation> braid::ffnActivations() {
   static constexpr Activation table[] = {
-      {"swiglu", "silu", true}, {"geglu", "gelu", true},           {"reglu", "relu", true}, {"silu", "silu", false},
-      {"gelu", "gelu", false},  {"gelu_tanh", "gelu_tanh", false}, {"relu", "relu", false}, {"relu2", "relu2", false}};
+      {"swiglu", "silu", true},          {"geglu", "gelu", true}, {"geglu_tanh", "gelu_tanh", true},
+      {"reglu", "relu", true},           {"silu", "silu", false}, {"gelu", "gelu", false},
+      {"gelu_tanh", "gelu_tanh", false}, {"relu", "relu", false}, {"relu2", "relu2", false}};
   return table;
 }
 
@@ -103,7 +104,7 @@ static std::vector<LsmTraits> makeInstances() {
   for (auto [kind, name] : {std::pair(dfw, "dfw"), {gfw, "gfw"}})
     add(kind, name, {"conv", "rope"}).scale = 1.0;
   {
-    LsmSpec &spec = add(mamba, "mamba", {"conv", "key_heads", "gate_rank", "decay_range", "step_range"});
+    LsmSpec &spec = add(mamba, "mamba", {"conv", "key_heads", "gate_rank", "bcdt_norm", "decay_range", "step_range"});
     spec.conv = ConvSpec{4, true};
     spec.scale = 1.0;
     spec.outputNorm = false;

@@ -1,5 +1,5 @@
 //===- Attention.cpp - causal softmax attention with grouped heads and rotary positions ---------------------------===//
-// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo. Cached: k and
+// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm of q and k]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo. Cached: k and
 // v join the caches first; with a window the caches are rings, as long as the window and the longest prefill need.
 #include "frontend/layers/LayerBuilder.h"
 #include <cmath>
@@ -26,9 +26,17 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
     return b.bias(name, projected[i], b.weight(("attn.b" + name).str(), {count, D}, Init::constant(0.0)));
   };
   Value q = biased(0, "q", heads), k = biased(1, "k", kvHeads), v = biased(2, "v", kvHeads);
+  // Over the features of a head, or of all heads: then every rank has the whole weight, and what it norms is gathered.
+  auto normed = [&](StringRef name, Value x, int64_t count) -> Value {
+    Shape heads = {b.entry.batch, b.entry.tokens, count, D}, flat = {b.entry.batch, b.entry.tokens, count * D};
+    bool isJoint = spec.qkNormOver == "heads";
+    Value weight = b.weight(("attn." + name + "_norm.weight").str(), {isJoint ? count * D : D}, Init::constant(1.0));
+    Value y = b.rmsNorm(name, isJoint ? b.reshape(name, x, flat) : x, weight, b.spec.norm.eps);
+    return b.reshape(name, y, heads);
+  };
   if (spec.qkNorm) {
-    q = b.rmsNorm("q", q, b.weight("attn.q_norm.weight", {D}, Init::constant(1.0)), b.spec.norm.eps);
-    k = b.rmsNorm("k", k, b.weight("attn.k_norm.weight", {D}, Init::constant(1.0)), b.spec.norm.eps);
+    q = normed("q", q, H);
+    k = normed("k", k, G);
   }
   if (spec.rope) {
     q = b.rope("q", q, *spec.rope);

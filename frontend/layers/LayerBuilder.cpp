@@ -280,6 +280,8 @@ struct Sublayer {
     NormPlacement placement = b.spec.normPlacement;
     if (placement == NormPlacement::post)
       return b.modelNorm(norm, join(x, part(x)), norm);
+    if (placement == NormPlacement::output)
+      return join(x, b.modelNorm(norm, part(x), norm));
     Value normed = b.modelNorm(norm, x, norm), y = part(normed);
     if (placement == NormPlacement::sandwich)
       y = b.modelNorm((norm + "_post").str(), y, (norm + "_post").str());

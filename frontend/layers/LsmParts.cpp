@@ -87,12 +87,14 @@ Value braid::shifted(LayerBuilder &b, StringRef name, Value x) {
 }
 
 Value braid::lowRank(LayerBuilder &b, StringRef name, Value x, int64_t rank, const Dims &features,
-                     std::optional<StringRef> act) {
+                     std::optional<StringRef> act, function_ref<Value(Value)> within) {
   std::string key = ("lsm." + name).str();
   int64_t in = cast<RankedTensorType>(x.getType()).getShape().back();
   Value between = b.linear(name, x, b.matrix(key + "_a", in, rank), {rank});
   if (act)
     between = b.activation(name, between, *act);
+  if (within)
+    between = within(between);
   return b.linear(name, between, b.matrix(key + "_b", rank, flattened(features), MatrixRole::narrow), sizesOf(features),
                   /*wide=*/true);
 }

@@ -47,9 +47,10 @@ mlir::Value convolve(LayerBuilder &b, const ConvSpec &spec, llvm::StringRef name
 mlir::Value shortConv(LayerBuilder &b, const LsmSpec &spec, llvm::StringRef name, mlir::Value x);
 /// x of the token before, 0 at the first of a document. State lsm.shift_<name>.
 mlir::Value shifted(LayerBuilder &b, llvm::StringRef name, mlir::Value x);
-/// act(x <name>_a) <name>_b, rank `rank` between: [B, T, features..], wide.
+/// act(x <name>_a) <name>_b, rank `rank` between: [B, T, features..], wide. `within`: what happens to what is between.
 mlir::Value lowRank(LayerBuilder &b, llvm::StringRef name, mlir::Value x, int64_t rank, const Dims &features,
-                    std::optional<llvm::StringRef> act = std::nullopt);
+                    std::optional<llvm::StringRef> act = std::nullopt,
+                    llvm::function_ref<mlir::Value(mlir::Value)> within = nullptr);
 /// x - y
 mlir::Value minus(LayerBuilder &b, llvm::StringRef name, mlir::Value x, mlir::Value y);
 /// sum of a b over the last dimension.

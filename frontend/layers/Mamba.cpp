@@ -1,5 +1,5 @@
 //===- Mamba.cpp - selective state space with one decay per element of the state (class E) ------------------------===//
-//   delta = softplus(u wdt_a wdt_b + dt_bias) [V]      G = -exp(a_log) delta      k = B = u wk, q = C = u wq, v = delta
+//   delta = softplus([norm](u wdt_a) wdt_b + dt_bias) [V]      G = -exp(a_log) delta      k = B = [norm](u wk), q = C = [norm](u wq), v = delta
 //   u M_t = exp(G_t) * M_{t-1} + k_t^T v_t      y = q M + d u      out = y act(z) wo      u = silu(conv(x wv)), z = x
 //   wg
 // head_dim is the number of states of a channel. The published model has one q and k for all channels (key_heads 1): its
@@ -33,12 +33,19 @@ Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value u = shortConv(b, spec, "v", p["v"]), flat = joinHeads(b, "u", u);
   auto bc = b.linear(
       flat, {{"q", b.matrix("lsm.wq", channels, G * K), {G, K}}, {"k", b.matrix("lsm.wk", channels, G * K), {G, K}}});
-  Value dt = lowRank(b, "wdt", flat, spec.gateRank, {heads, V});
+  auto normed = [&](StringRef name, Value x) -> Value { // Jamba, arXiv:2403.19887
+    if (!spec.bcdtNorm)
+      return x;
+    int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
+    Value weight = b.weight(("lsm." + name + "_norm.weight").str(), {width}, Init::constant(1.0));
+    return b.rmsNorm(name, x, weight, spec.normEps);
+  };
+  Value dt = lowRank(b, "wdt", flat, spec.gateRank, {heads, V}, std::nullopt, [&](Value x) { return normed("dt", x); });
   Value delta = b.activation("delta", b.bias("delta", dt, stepBias(b, spec, {V})), "softplus");
   Value aLog = stateRates(b, spec);
   ScanInputs in;
-  in.q = bc[0];
-  in.k = bc[1];
+  in.q = normed("q", bc[0]);
+  in.k = normed("k", bc[1]);
   in.v = b.mul("v", u, delta);
   in.logDecay = ElementDecayOp::create(b.builder, b.loc("log_decay"), b.wideTokens({H, K, V}), delta, aLog);
   Value o = scan(b, spec, LsmClass::E, in);

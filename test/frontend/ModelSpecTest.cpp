@@ -321,7 +321,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:3: norm.kind: \"batch\" is not known; valid: rms, layer"},
       {R"("name": "base")", R"("norm": {"eps": 0})", "m.json:3: norm.eps: 0 is out of range; valid: above 0 to 1"},
       {R"("name": "base")", R"("norm_placement": "both")",
-       "m.json:3: norm_placement: \"both\" is not known; valid: pre, post, sandwich"},
+       "m.json:3: norm_placement: \"both\" is not known; valid: pre, post, sandwich, output"},
       {R"("name": "base")", R"("residual": {"alpha": 0})",
        "m.json:3: residual.alpha: 0 is out of range; valid: above 0 to 1e+06"},
       {R"("name": "base")", R"("residual": {"alpha": "deep"})",
@@ -332,6 +332,10 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:3: residual.from: \"output\" is not known; valid: input, normed"},
       {R"("name": "base")", R"("norm_placement": "post", "residual": {"from": "normed"})",
        "m.json:3: residual.from: \"normed\" has no norm before the part with norm_placement \"post\"; valid: "
+       "\"input\", or "
+       "norm_placement \"pre\" or \"sandwich\""},
+      {R"("name": "base")", R"("norm_placement": "output", "residual": {"from": "normed"})",
+       "m.json:3: residual.from: \"normed\" has no norm before the part with norm_placement \"output\"; valid: "
        "\"input\", or "
        "norm_placement \"pre\" or \"sandwich\""},
       {R"("name": "base")", R"("embedding_multiplier": 0)",
@@ -429,8 +433,12 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
        "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, heads, kv_heads, head_dim, rope, qkv_bias, "
-       "qk_norm, "
+       "qk_norm, qk_norm_over, "
        "window, scale, output_gate, output_gate_per"},
+      {R"("kv_heads": 2)", R"("qk_norm_over": "heads")",
+       "m.json:6: mixers.N.qk_norm_over: changes nothing without a norm; valid: together with qk_norm true"},
+      {R"("kv_heads": 2)", R"("qk_norm": true, "qk_norm_over": "rows")",
+       "m.json:6: mixers.N.qk_norm_over: \"rows\" is not known; valid: head, heads"},
       {R"("kv_heads": 2)", R"("output_gate_per": "head")",
        "m.json:6: mixers.N.output_gate_per: has no gate to shape; valid: together with output_gate, one of silu, "
        "sigmoid, "
@@ -468,6 +476,11 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.rope.theta: 1 turns all pairs alike, between which \"yarn\" has no ramp; valid: above 1"},
       {R"("heads": 4)", R"("heads": 4, "kv_heads": 3)",
        "m.json:5: mixers.L.kv_heads: 3 does not divide heads 4; valid: 1, 2, 4"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 1, "value_dim": 8200)",
+       "m.json:5: mixers.L.value_dim: 8200 times head_dim 16 exceeds 131072 features of a token; valid: at most 8192"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 4, "bcdt_norm": true)",
+       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, heads, key_heads, head_dim, value_dim, conv, "
+       "rope, decay_range, step_range, scale, output_norm, output_gate, norm_eps"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "key_heads": 4)",
        "m.json:5: mixers.L.key_heads: 4 does not divide heads 6; valid: 1, 2, 3, 6"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "decay_range": [2, 1])",
@@ -574,7 +587,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"({"kind": "dense", "hidden": 128})", R"({"kind": "moe", "num_experts": 4, "top_k": 1, "expert_hidden": 8})",
        "m.json:9: ffns.M.num_experts: 8 differs from 4 of ffns.D; valid: 4 (the counts of all layers form one table)"},
       {R"("hidden": 128)", R"("hidden": 128, "activation": "swish")",
-       "m.json:10: ffns.D.activation: \"swish\" is not known; valid: swiglu, geglu, reglu, silu, gelu, gelu_tanh, "
+       "m.json:10: ffns.D.activation: \"swish\" is not known; valid: swiglu, geglu, geglu_tanh, reglu, silu, gelu, "
+       "gelu_tanh, "
        "relu, "
        "relu2"},
       // ---- training

@@ -52,6 +52,17 @@ MODELS = {
         "ffns": {"M": MOE | {"shared_hidden": 12, "shared_gate": True}, "D": DENSE},
         "init": {"kind": "normal", "std": 0.4, "base_width": 4},
     },
+    # x <- alpha x + beta norm(f(x)), the norm of q and k over all heads, a gate of tanh's gelu (OLMo 2, Gemma).
+    "output": BASE
+    | {
+        "layer_pattern": "WL",
+        "ffn_pattern": "MD",
+        "norm_placement": "output",
+        "residual": {"alpha": 0.9, "beta": 0.4},
+        "mixers": {"W": WINDOW | {"qk_norm": True, "qk_norm_over": "heads"}, "L": GLA},
+        "ffns": {"M": MOE | {"activation": "geglu_tanh"}, "D": DENSE | {"activation": "geglu_tanh"}},
+        "init": {"kind": "normal", "std": 0.4},
+    },
     # The normed input passes by, with factors of its own for each kind of part (MiniMax-01).
     "normed": BASE
     | {
@@ -102,9 +113,9 @@ def main():
             values = check_reference(report, model, weights, batch, documents)
             width = description["init"].get("base_width", description["d_model"])
             check_update(report, model, weights, batch, values, description["d_model"] / width)
-            prefills = {"deepnorm": [(32, 20)], "sandwich": [(3, 32, 21)], "normed": [(20, 32)]}[name]
+            prefills = {"deepnorm": [(32, 20)], "sandwich": [(3, 32, 21)], "output": [(32, 21)], "normed": [(20, 32)]}[name]
             check_ring(report, model, weights, rng, description["mixers"]["W"]["window"], prefills)
-            if name == "sandwich":
+            if name in ("sandwich", "output"):
                 check_differences(report, model, weights, batch, values)
     return report.finish()
 

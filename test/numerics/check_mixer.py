@@ -95,6 +95,7 @@ VARIANTS = {
     "mamba": [
         {"heads": 1, "head_dim": 8, "value_dim": 48, "gate_rank": 4},
         {"heads": 4, "key_heads": 2, "head_dim": 5, "value_dim": 8, "gate_rank": 3, "conv": None, "output_norm": True},
+        {"heads": 2, "key_heads": 1, "head_dim": 6, "value_dim": 10, "gate_rank": 3, "bcdt_norm": True, "norm_eps": 1e-3},
     ],
     "kda": [
         {"heads": 2, "head_dim": 16},
@@ -161,6 +162,7 @@ VARIANTS = {
                 "scaling": {"kind": "yarn", "factor": 4.0, "original_context_len": 50, "beta_fast": 4.0},
             },
         },
+        {"heads": 4, "kv_heads": 2, "head_dim": 6, "qkv_bias": True, "qk_norm": True, "qk_norm_over": "heads"},
     ],
 }
 

@@ -49,6 +49,7 @@ DEFAULTS = {
         "rope": None,
         "scale": 1.0,
         "output_norm": False,
+        "bcdt_norm": False,
     },
     "kda": {"conv": {"kernel": 4}, "output_gate": "sigmoid", "value_factor": 1, "rope": None},
     "rwkv7": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
@@ -72,7 +73,7 @@ DEFAULTS = {
         "inner_rate": 0.1,
         "momentum": True,
     },
-    "attention": {"rope": {}, "qkv_bias": False, "qk_norm": False, "window": 0, "output_gate": None, "output_gate_per": "feature"},
+    "attention": {"rope": {}, "qkv_bias": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
     "mla": {"q_rank": 0, "rope": {}},
 }
 
@@ -326,8 +327,8 @@ class Mixer:
         gate = self.fast_weight_gate("f", (H, s["head_dim"], s["value_dim"]))
         return self.gate_and_project(self.run_scan("E", *self.qkv(H, H, H), gate))
 
-    def low_rank(self, name, x, features, act=None):
-        between = self.tape.linear(x, self.w[f"lsm.{name}_a"])
+    def low_rank(self, name, x, features, act=None, within=lambda y: y):
+        between = within(self.tape.linear(x, self.w[f"lsm.{name}_a"]))
         if act:
             between = self.activated(between, act)
         return self.tape.linear(between, self.w[f"lsm.{name}_b"], features)
@@ -336,8 +337,9 @@ class Mixer:
         s, tape, w = self.spec, self.tape, self.w
         H, K, V = s["heads"], s["head_dim"], s["value_dim"]
         u = self.conv("v", self.project("lsm.wv", (H, V)))
-        q, k = (tape.linear(u, w[f"lsm.w{n}"], (s["key_heads"], K)) for n in "qk")
-        dt = tape.call(rows.bias, self.low_rank("wdt", u, (H, V)), w["lsm.dt_bias"])
+        rms = lambda n, y: tape.call(rows.rms_norm, y, w[f"lsm.{n}_norm.weight"], eps=s["norm_eps"]) if s["bcdt_norm"] else y
+        q, k = (rms(n, tape.linear(u, w[f"lsm.w{n}"], (s["key_heads"], K))) for n in "qk")
+        dt = tape.call(rows.bias, self.low_rank("wdt", u, (H, V), within=lambda y: rms("dt", y)), w["lsm.dt_bias"])
         delta = self.activated(dt, "softplus")
         g = tape.call(rows.element_decay, delta, w["lsm.a_log"])
         o = self.run_scan("E", q, k, self.product(u, delta), g)
@@ -503,6 +505,13 @@ class Mixer:
         own = tape.call(rows.inner, tape.call(rows.weighted, q, w["lsm.r_k"]), key)
         return tape.linear(self.product(self.sums(o, self.product(v, own)), gate), w["lsm.wo"])
 
+    def normed(self, x, weight):
+        """q or k: each head by itself, or all of them as one row."""
+        B, T, H, D = x.shape
+        row = (D,) if self.spec["qk_norm_over"] == "head" else (H * D,)
+        flat = self.tape.reshape(x, (B, T, x.array.size // (B * T * row[0]), *row))
+        return self.tape.reshape(self.tape.call(rows.rms_norm, flat, weight, eps=self.spec["model_eps"]), (B, T, H, D))
+
     def attention(self):
         s, tape = self.spec, self.tape
         H, G, D = s["heads"], s["kv_heads"], s["head_dim"]
@@ -510,8 +519,7 @@ class Mixer:
         if s["qkv_bias"]:
             q, k, v = (tape.call(rows.bias, y, self.w[f"attn.b{n}"]) for y, n in ((q, "q"), (k, "k"), (v, "v")))
         if s["qk_norm"]:
-            q = tape.call(rows.rms_norm, q, self.w["attn.q_norm.weight"], eps=s["model_eps"])
-            k = tape.call(rows.rms_norm, k, self.w["attn.k_norm.weight"], eps=s["model_eps"])
+            q, k = (self.normed(y, self.w[f"attn.{n}_norm.weight"]) for y, n in ((q, "q"), (k, "k")))
 
         def run(q, k, v, documents):
             (o, _), pull = attn.attention(q, k, v, documents, s["scale"], window=s["window"])

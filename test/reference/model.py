@@ -17,7 +17,7 @@ from instances import mixer
 from tape import Tape, Value
 from train import cross_entropy
 
-GATED = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
+GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "reglu": "relu"}
 
 
 def read_description(path):
@@ -144,6 +144,9 @@ class Model:
             join = lambda past, added, keys=keys: self.join(tape, past, added, *self.residual(keys))
             if placement == "post":
                 x = self.norm(tape, join(x, part(x)), w, name)
+                continue
+            if placement == "output":
+                x = join(x, self.norm(tape, part(x), w, name))
                 continue
             normed = self.norm(tape, x, w, name)
             y = part(normed)
