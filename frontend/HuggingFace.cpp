@@ -83,31 +83,44 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
   return scaling();
 }
 
-Value Translation::rope(const Value &headDim) {
-  Value theta = named(numberValue(family.theta), "rope_theta");
-  Value turns = named(numberValue(family.turns), "partial_rotary_factor");
-  const Value *own = takeOptional("rope_theta");
+Value Translation::rope(const Value &headDim, StringRef layers) {
+  bool isLocal = layers == "sliding_attention";
+  StringRef thetaKey = isLocal ? "rope_local_base_freq" : "rope_theta";
+  double usualTheta = isLocal ? family.localTheta : family.theta;
+  Value theta = named(numberValue(usualTheta), thetaKey);
+  bool readsTurns = family.turns != 1 || family.readsTurns;
+  Value turns = turnedShare(headDim);
+  const Value *own = takeOptional(thetaKey);
   if (own)
-    theta = named(*own, "rope_theta");
-  if (const Value *part = family.turns != 1 ? take("partial_rotary_factor") : nullptr)
-    turns = named(*part, "partial_rotary_factor");
-  const Value *rope = takeOptional("rope_parameters"), *older = takeOptional("rope_scaling");
-  StringRef key = older ? "rope_scaling" : "rope_parameters";
+    theta = named(*own, thetaKey);
+  const Value *rope = takeOptional("rope_parameters"), *older = isLocal ? nullptr : takeOptional("rope_scaling");
+  std::string ofParameters = layers.empty() ? "rope_parameters" : ("rope_parameters." + layers).str(),
+              key = older ? "rope_scaling" : ofParameters;
   if (rope && older)
     errors.report(key, "stands beside rope_parameters; valid: one of the two keys");
+  if (rope && rope != older && !layers.empty()) {
+    rope = rope->find(layers); // of what is no object nothing, which layersOfGemma3 says
+    rope = rope && rope->kind == Kind::null ? nullptr : rope;
+  }
   rope = older ? older : rope;
   std::optional<Value> scaling;
   auto compareType = [&](StringRef type) {
-    compare({"rope_scaling.rope_type", "rope_scaling.type", "rope_parameters.rope_type", "rope_parameters.type"},
-            stringValue(type), stringValue("default"));
+    std::vector<std::string> keys = {ofParameters + ".rope_type", ofParameters + ".type"};
+    if (!isLocal)
+      keys.insert(keys.begin(), {"rope_scaling.rope_type", "rope_scaling.type"});
+    compare(keys, stringValue(type), stringValue("default"));
   };
-  auto inObjects = [](StringRef field) {
-    return std::vector<std::string>{("rope_scaling." + field).str(), ("rope_parameters." + field).str()};
+  auto inObjects = [&](StringRef field) {
+    std::vector<std::string> keys = {ofParameters + "." + field.str()};
+    if (!isLocal)
+      keys.insert(keys.begin(), ("rope_scaling." + field).str());
+    return keys;
   };
   if (rope && rope->kind != Kind::object) {
     errors.report(key, describe(*rope) + " is not an object or null");
   } else if (rope) {
-    static constexpr StringRef types[] = {"default", "linear", "llama3", "yarn"};
+    static constexpr StringRef all[] = {"default", "linear", "llama3", "yarn"};
+    llvm::ArrayRef<StringRef> types(all, layers.empty() ? 4 : 2);
     static constexpr std::pair<StringRef, StringRef> readBy[] = {
         {"factor", "linear, llama3, yarn"},
         {"low_freq_factor", "llama3"},
@@ -123,13 +136,13 @@ Value Translation::rope(const Value &headDim) {
     const Value *type = rope->find("rope_type"), *spelled = type ? type : rope->find("type");
     StringRef name = spelled && spelled->kind == Kind::string ? StringRef(spelled->string) : "default";
     std::vector<StringRef> valid = {"rope_type", "rope_theta"};
-    if (family.turns != 1)
+    if (readsTurns)
       valid.push_back("partial_rotary_factor");
     for (auto [field, by] : readBy)
       if (by.contains(name))
         valid.push_back(field);
     if (spelled && (spelled->kind != Kind::string || !llvm::is_contained(types, name)))
-      errors.report((key + (type ? ".rope_type" : ".type")).str(),
+      errors.report(key + (type ? ".rope_type" : ".type"),
                     describe(*spelled) +
                         (name == "dynamic" || name == "longrope"
                              ? " has other frequencies for longer texts, which is not computed"
@@ -149,15 +162,15 @@ Value Translation::rope(const Value &headDim) {
         compare(inObjects(field), given && given->kind != Kind::null ? *given : usual, usual);
       }
     for (const Field &field : rope->fields) {
-      std::string path = (key + "." + field.name).str();
+      std::string path = key + "." + field.name;
       if (field.name == "rope_theta") {
         if (own && !isEqual(*own, field.value))
-          errors.report(path, describe(field.value) + " is not rope_theta " + describe(*own) +
+          errors.report(path, describe(field.value) + " is not " + thetaKey.str() + " " + describe(*own) +
                                   "; valid: one of the two keys");
         theta = named(field.value, path);
       } else if (field.name == "partial_rotary_factor") {
         turns = named(field.value, path);
-        if (family.turns == 1 && !isEqual(field.value, numberValue(int64_t(1))))
+        if (!readsTurns && !isEqual(field.value, numberValue(int64_t(1))))
           errors.report(path, describe(field.value) + " is not computed; valid: 1");
       } else if (family.splitsLinear && (field.name == "mrope_section" || field.name == "mrope_interleaved")) {
         // Of text all three positions are one.
@@ -173,10 +186,14 @@ Value Translation::rope(const Value &headDim) {
     keys.push_back(name.str());
     return keys;
   };
-  compare(alsoOwn("rope_theta"), theta, numberValue(family.theta));
-  compare(alsoOwn("partial_rotary_factor"), turns, numberValue(family.turns));
+  std::vector<std::string> thetas = inObjects("rope_theta");
+  thetas.push_back(thetaKey.str());
+  compare(thetas, theta, numberValue(usualTheta));
+  // A share that rotary_dim says may stand elsewhere, where transformers has written it.
+  compare(alsoOwn("partial_rotary_factor"), turns,
+          llvm::is_contained(known, "rotary_dim") && config.find("rotary_dim") ? turns : numberValue(family.turns));
   std::vector<Field> fields = {{"theta", std::move(theta)}};
-  if (family.turns != 1) {
+  if (readsTurns) {
     // transformers cuts what is no whole number of features, a description rounds it.
     double width = turns.number * headDim.number, whole = std::floor(width);
     // Of a share that the config does not say, the width is what is wrong.
@@ -207,7 +224,7 @@ Value Translation::rope(const Value &headDim) {
 /// Whether rotations say where a token stands.
 bool Translation::turns() {
   if (!family.isGranite)
-    return !family.onePart;
+    return family.theta > 0 && family.localTheta == 0; // by types of layers: layersOfGemma3
   Value type = get("position_embedding_type", Value(), /*nullable=*/true);
   bool isRope = isEqual(type, stringValue("rope"));
   if (!isRope && type.kind != Kind::null && !isEqual(type, stringValue("nope")))
@@ -238,6 +255,11 @@ Value Translation::attention() {
     headDim = named(numberValue(std::max<int64_t>(1, hidden.integer / heads.integer)),
                     "hidden_size / num_attention_heads", heads.line);
   }
+  if (family.name == "olmoe" && givenHeadDim && integerIn(heads, INT32_MAX) && integerIn(hidden, INT32_MAX) &&
+      !isEqual(headDim, numberValue(hidden.integer / heads.integer))) // its norms have that many features
+    errors.report("head_dim", llvm::formatv("{0} is not hidden_size / num_attention_heads, {1}; valid: that",
+                                            describe(headDim), hidden.integer / heads.integer)
+                                  .str());
   bool follows = !family.headDim && integerIn(heads, INT32_MAX) && integerIn(hidden, INT32_MAX);
   compare({"head_dim"}, headDim, numberValue(follows ? hidden.integer / heads.integer : family.headDim));
   Value turned = turns() ? rope(headDim) : Value();
@@ -256,6 +278,8 @@ Value Translation::attention() {
     fields.push_back({"scale", get("attention_multiplier", numberValue(1.0))});
   if (family.qkNorm)
     fields.push_back({"qk_norm", boolValue(true)});
+  if (family.normsAllHeads)
+    fields.push_back({"qk_norm_over", stringValue("heads")});
   if (family.hybrid)
     fields.push_back({"output_gate", stringValue("sigmoid")});
   if (family.hasWindow) {
@@ -269,31 +293,6 @@ Value Translation::attention() {
       fields.push_back({"window", named(std::move(window), "sliding_window")});
   }
   return object(std::move(fields));
-}
-
-Value Translation::gatedDeltanet() {
-  return object({{"kind", stringValue("gated_deltanet")},
-                 {"heads", get("linear_num_value_heads", numberValue(int64_t(32)))},
-                 {"key_heads", get("linear_num_key_heads", numberValue(int64_t(16)))},
-                 {"head_dim", get("linear_key_head_dim", numberValue(int64_t(128)))},
-                 {"value_dim", get("linear_value_head_dim", numberValue(int64_t(128)))},
-                 {"conv", object({{"kernel", get("linear_conv_kernel_dim", numberValue(int64_t(4)))}})},
-                 {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}});
-}
-
-/// As many heads of as many features as attention has; a norm with an eps of its own.
-Value Translation::lightning(const Value &attention) {
-  return object({{"kind", stringValue("lightning")},
-                 {"heads", *attention.find("heads")},
-                 {"head_dim", *attention.find("head_dim")},
-                 {"norm_eps", numberValue(1e-6)},
-                 residual("linear_attn_alpha_factor", "linear_attn_beta_factor")});
-}
-
-/// Factors of what passes by a part and of what it adds.
-Field Translation::residual(StringRef alpha, StringRef beta) {
-  return {"residual",
-          object({{"alpha", get(alpha, numberValue(int64_t(1)))}, {"beta", get(beta, numberValue(int64_t(1)))}})};
 }
 
 /// The pattern of layers that a list names: `linear`, or N for attention.
@@ -372,7 +371,14 @@ void Translation::fixedKeys() {
     (void)take(key);
   if (family.onePart)
     return fixedKeysOfOnePart();
-  only("hidden_act", stringValue("silu"));
+  if (family.isGemma)
+    fixedKeysOfGemma();
+  else
+    only("hidden_act", stringValue("silu"));
+  if (family.name == "minimax_m2")
+    fixedKeysOfMiniMaxM2();
+  if (family.name == "olmoe")
+    only("sliding_window", Value());
   only("attention_dropout", numberValue(int64_t(0)), /*nullable=*/true);
   only("pretraining_tp", numberValue(int64_t(1)), /*nullable=*/true);
   if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe") // qwen2_moe: qkv_bias; its own
@@ -487,6 +493,12 @@ void Translation::expertGroups(std::vector<Field> &router, Value groups, Value k
   }
 }
 
+/// Scores of a sigmoid, and a correction that stays as it is.
+std::vector<Field> Translation::correctedRouter() {
+  return {
+      {"score", stringValue("sigmoid")}, {"correction", boolValue(true)}, {"correction_rate", numberValue(int64_t(0))}};
+}
+
 /// The router of DeepSeek-V3, whose correction stays as it is, and an expert that every token sees: of nemotron_h both
 /// without a gate (act(x w1) w2), of others as wide as so many experts.
 std::vector<Field> Translation::correctedExperts() {
@@ -510,10 +522,8 @@ std::vector<Field> Translation::correctedExperts() {
     std::string key = StringRef(count.origin).drop_front(prefix.size()).str();
     shared = sharedExperts(key, std::move(count), width);
   }
-  std::vector<Field> router = {{"score", stringValue("sigmoid")},
-                               {"correction", boolValue(true)},
-                               {"correction_rate", numberValue(int64_t(0))},
-                               {"scale", get("routed_scaling_factor", numberValue(family.expertScale))}};
+  std::vector<Field> router = correctedRouter();
+  router.push_back({"scale", get("routed_scaling_factor", numberValue(family.expertScale))});
   expertGroups(router, std::move(groups), std::move(kept), "top2");
   std::vector<Field> fields =
       moe(std::move(experts), std::move(topK), std::move(width),
@@ -531,7 +541,12 @@ std::vector<Field> Translation::correctedExperts() {
 
 void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pattern) {
   Value intermediate = get("intermediate_size", numberValue(family.intermediateSize));
-  auto dense = [&] { return object({{"kind", stringValue("dense")}, {"hidden", intermediate}}); };
+  auto dense = [&] {
+    Value part = object({{"kind", stringValue("dense")}, {"hidden", intermediate}});
+    if (family.isGemma)
+      part.fields.push_back({"activation", stringValue("geglu_tanh")});
+    return part;
+  };
   if (!family.experts) {
     ffns = object({{"D", dense()}});
     pattern = "D";
@@ -551,11 +566,14 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
         usedBy(pattern, {{"D", dense()}, {"M", object(family.corrects ? correctedExperts() : greedyExperts())}}));
     return;
   }
-  bool isLocal = !family.expertHidden; // mixtral
+  bool isOlmoe = family.name == "olmoe", isJamba = family.name == "jamba";
+  bool isLocal = !family.expertHidden && !isOlmoe && !isJamba; // mixtral
   Value experts = either(isLocal ? "num_local_experts" : "num_experts", isLocal ? "num_experts" : "num_local_experts",
                          numberValue(family.experts));
   Value topK = get("num_experts_per_tok", numberValue(family.topK));
-  Value normalize = alwaysNormalizes();
+  Value normalize = isJamba   ? boolValue(false)
+                    : isOlmoe ? get("norm_topk_prob", boolValue(family.normalizes))
+                              : alwaysNormalizes();
   Value expertHidden = intermediate;
   int64_t step = 1;
   std::vector<int64_t> denseLayers;
@@ -570,12 +588,18 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
     denseLayers = layersIn("mlp_only_layers", layers);
   }
   balanceLoss();
-  if (integerIn(layers, 1024))
+  if (isJamba) {
+    pattern = everySoMany("expert_layer_period", "expert_layer_offset", 2, 1, layers, 'M', 'D');
+    if (experts.kind == Kind::integer && experts.integer < 2) // as transformers has it
+      pattern.assign(pattern.size(), 'D');
+  }
+  if (!isJamba && integerIn(layers, 1024))
     for (int64_t layer = 0; layer < layers.integer; ++layer)
       pattern += (layer + 1) % step || llvm::is_contained(denseLayers, layer) ? 'D' : 'M';
   bool hasMoe = StringRef(pattern).contains('M'), hasDense = StringRef(pattern).contains('D');
   std::vector<Field> parts;
-  std::vector<Field> sparse = moe(std::move(experts), std::move(topK), std::move(expertHidden), std::move(normalize));
+  std::vector<Field> sparse = moe(std::move(experts), std::move(topK), std::move(expertHidden), std::move(normalize),
+                                  family.name == "minimax_m2" ? correctedRouter() : std::vector<Field>());
   if (family.sharedHidden) {
     Value shared = get("shared_expert_intermediate_size", numberValue(family.sharedHidden));
     if (shared.isNumber() && shared.number == 0)
@@ -606,7 +630,9 @@ std::optional<HuggingFaceModel> Translation::run() {
     if (family.latent)
       layersOfLatent(layers, mixing, layerPattern);
     else
-      family.hasMamba ? layersOfMamba(layers, mixing, layerPattern) : mixers(layers, mixing, layerPattern);
+      family.hasMamba         ? layersOfMamba(layers, mixing, layerPattern)
+      : family.localTheta > 0 ? layersOfGemma3(layers, mixing, layerPattern)
+                              : mixers(layers, mixing, layerPattern);
     if (family.isGranite)
       ffns = graniteFeedForward(ffnPattern);
     else
@@ -639,6 +665,10 @@ std::optional<HuggingFaceModel> Translation::run() {
     graniteMultipliers(fields);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
+  if (family.name == "olmo2" || family.localTheta > 0)
+    fields.push_back({"norm_placement", stringValue(family.isGemma ? "sandwich" : "output")});
+  if (family.isGemma && hidden.isNumber() && hidden.number > 0)
+    fields.push_back({"embedding_multiplier", named(numberValue(std::sqrt(hidden.number)), "hidden_size")});
   for (StringRef key : {"train", "schedule"}) // ours, as braid-tune writes them
     if (const Value *v = take(key))
       fields.push_back({key.str(), *v});

@@ -38,6 +38,12 @@ struct Family {
   int64_t denseLayers = 1; ///< layers before those with experts, where a key says how many
   int64_t groups = 1, keptGroups = 1; ///< of experts, where scores are corrected
   double expertScale = 1.0; ///< routed_scaling_factor
+  bool normsAllHeads = false; ///< the norm of q and k is over all heads
+  bool readsTurns = false; ///< partial_rotary_factor, though all of a head turns without it
+  bool isGemma =
+      false; ///< norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), gates are gelu's by tanh
+  double localTheta =
+      0; ///< of rotations in layers with a window, where types of layers have their own; 0: all have one
   bool isGranite = false; ///< with multipliers, one part that every token sees, rotations only if the config says so
 };
 
@@ -222,20 +228,93 @@ inline constexpr Family families[] = {
      .corrects = true,
      .latent = true,
      .expertScale = 2.446},
+    {.name = "olmo2",
+     .vocabSize = 50304,
+     .hiddenSize = 4096,
+     .intermediateSize = 11008,
+     .layers = 32,
+     .heads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .qkNorm = true,
+     .normsAllHeads = true},
+    {.name = "olmoe",
+     .vocabSize = 50304,
+     .hiddenSize = 2048,
+     .intermediateSize = 2048,
+     .layers = 16,
+     .heads = 16,
+     .positions = 4096,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .qkNorm = true,
+     .experts = 64,
+     .topK = 8,
+     .normsAllHeads = true},
+    {.name = "minimax_m2",
+     .vocabSize = 200064,
+     .hiddenSize = 3072,
+     .intermediateSize = 1536,
+     .layers = 62,
+     .heads = 48,
+     .kvHeads = 8,
+     .headDim = 128,
+     .positions = 196608,
+     .theta = 5e6,
+     .eps = 1e-6,
+     .qkNorm = true,
+     .experts = 256,
+     .topK = 8,
+     .normsAllHeads = true,
+     .readsTurns = true},
+    {.name = "jamba",
+     .vocabSize = 65536,
+     .hiddenSize = 4096,
+     .intermediateSize = 14336,
+     .layers = 32,
+     .heads = 32,
+     .kvHeads = 8,
+     .positions = 262144,
+     .eps = 1e-6,
+     .experts = 16,
+     .topK = 2,
+     .hasMamba = true},
+    {.name = "gemma",
+     .vocabSize = 256000,
+     .hiddenSize = 3072,
+     .intermediateSize = 24576,
+     .layers = 28,
+     .heads = 16,
+     .kvHeads = 16,
+     .headDim = 256,
+     .positions = 8192,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .tied = true,
+     .isGemma = true},
+    {.name = "gemma3_text",
+     .vocabSize = 262208,
+     .hiddenSize = 2304,
+     .intermediateSize = 9216,
+     .layers = 26,
+     .heads = 8,
+     .kvHeads = 4,
+     .headDim = 256,
+     .positions = 131072,
+     .theta = 1e6,
+     .eps = 1e-6,
+     .qkNorm = true,
+     .tied = true,
+     .isGemma = true,
+     .localTheta = 1e4},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
-    {"olmoe", "a norm of q and k over all heads together"},
-    {"gpt_oss", "attention sinks"},
-    {"minimax_m2", "a norm of q and k over all heads together"},
-    {"jamba", "norms of a Mamba layer's step, input and output"},
-    {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
-    {"zamba2", "blocks that layers share"},
-    {"gemma", "a feed-forward gated by gelu_tanh"},
-    {"gemma2", "attention scores and logits that tanh bounds"},
-    {"gemma3", "a feed-forward gated by gelu_tanh"},
-    {"gemma3_text", "a feed-forward gated by gelu_tanh"},
+    {"gpt_oss", "attention sinks"},         {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
+    {"zamba2", "blocks that layers share"}, {"gemma2", "attention scores and logits that tanh bounds"},
+    {"gemma3", "pictures beside text"},
 };
 
 /// What nemotron_h calls a layer, and the letters of its hybrid_override_pattern; transformers also reads older names.
@@ -279,6 +358,11 @@ inline constexpr llvm::StringRef notCompared[] = {
     "hidden_dropout", "router_jitter_noise", "full_attention_interval", "first_k_dense_replace",
     "time_step_min",  "time_step_max",       "time_step_rank",          "mamba_expand",
     "mamba_d_head",
+    "mamba_dt_rank",
+    "attn_layer_period",
+    "attn_layer_offset",
+    "expert_layer_period",
+    "expert_layer_offset",
 };
 
 /// Silent, too, of mamba, mamba2 and nemotron_h: what their kernels, their initial values and their caches are like, experts

@@ -23,16 +23,9 @@ Value Translation::mamba() {
       errors.report(
           "intermediate_size",
           llvm::formatv("{0} is not expand times hidden_size, {1}; valid: that", describe(given), inner).str());
-  std::vector<Field> fields = {{"kind", stringValue(first ? "mamba" : "mamba2")}};
+  std::vector<Field> fields = {{"kind", stringValue("mamba2")}};
   if (first) {
-    Value rank = get("time_step_rank", stringValue("auto"));
-    if (isEqual(rank, stringValue("auto")))
-      rank = named(numberValue(integerIn(hidden, INT32_MAX) ? (hidden.integer + 15) / 16 : 1), "time_step_rank");
-    fields.push_back({"heads", numberValue(int64_t(1))});
-    fields.push_back({"head_dim", std::move(states)});
-    fields.push_back(
-        {"value_dim", named(numberValue(std::max<int64_t>(1, inner)), "expand * hidden_size", hidden.line)});
-    fields.push_back({"gate_rank", std::move(rank)});
+    fields = mambaChannels(std::move(states), "time_step_rank", "expand", inner);
   } else {
     Value heads = get(key("num_heads", "mamba_num_heads"), numberValue(int64_t(128)));
     Value width = get(key("head_dim", "mamba_head_dim"), numberValue(int64_t(64)));
@@ -54,6 +47,19 @@ Value Translation::mamba() {
                             renamed("time_step_max", "mamba_dt_max", numberValue(0.1))});
   fields.push_back({"step_range", named(std::move(steps), "time_step_min")});
   return object(std::move(fields));
+}
+
+/// A Mamba mixer whose channels, `inner` of them, are one head.
+std::vector<Field> Translation::mambaChannels(Value states, StringRef rankKey, StringRef expandKey, int64_t inner) {
+  Value rank = get(rankKey, stringValue("auto"));
+  if (isEqual(rank, stringValue("auto")))
+    rank = named(numberValue(integerIn(hidden, INT32_MAX) ? (hidden.integer + 15) / 16 : 1), rankKey);
+  return {
+      {"kind", stringValue("mamba")},
+      {"heads", numberValue(int64_t(1))},
+      {"head_dim", std::move(states)},
+      {"value_dim", named(numberValue(std::max<int64_t>(1, inner)), (expandKey + " * hidden_size").str(), hidden.line)},
+      {"gate_rank", std::move(rank)}};
 }
 
 /// The letters of hybrid_override_pattern; `layers` becomes their number.
@@ -202,10 +208,45 @@ Value Translation::mambaOfHybrid() {
                                   {"bias", get("mamba_conv_bias", boolValue(true))}})}});
 }
 
-/// M: Mamba-2, N: attention.
+/// A Mamba mixer whose steps, keys and queries are normed.
+Value Translation::mambaOfJamba() {
+  Value expand = get("mamba_expand", numberValue(int64_t(2)));
+  bool isSized = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX);
+  if (!integerIn(expand, 1 << 10))
+    errors.report("mamba_expand", describe(expand) + " is not an integer from 1 to 1024");
+  std::vector<Field> fields = mambaChannels(get("mamba_d_state", numberValue(int64_t(16))), "mamba_dt_rank",
+                                            "mamba_expand", isSized ? expand.integer * hidden.integer : 0);
+  fields.push_back({"bcdt_norm", boolValue(true)});
+  fields.push_back({"norm_eps", get("rms_norm_eps", numberValue(family.eps))});
+  fields.push_back({"conv", object({{"kernel", get("mamba_d_conv", numberValue(int64_t(4)))},
+                                    {"bias", get("mamba_conv_bias", boolValue(true))}})});
+  return object(std::move(fields));
+}
+
+/// A letter for each layer: `one` for those whose numbers leave the offset when divided by the period.
+std::string Translation::everySoMany(StringRef period, StringRef offset, int64_t usualPeriod, int64_t usualOffset,
+                                     const Value &layers, char one, char other) {
+  Value every = get(period, numberValue(usualPeriod)), from = get(offset, numberValue(usualOffset));
+  std::string pattern;
+  if (!integerIn(every, INT32_MAX))
+    errors.report(period, describe(every) + " is not an integer above 0");
+  else if (from.kind != Kind::integer || from.integer < 0 || from.integer >= every.integer)
+    errors.report(from.origin, llvm::formatv("{0} is no number of a layer among {1} {2}; valid: 0 to {3}",
+                                             describe(from), period, every.integer, every.integer - 1)
+                                   .str());
+  else if (integerIn(layers, 1024))
+    for (int64_t layer = 0; layer < layers.integer; ++layer)
+      pattern += layer % every.integer == from.integer ? one : other;
+  return pattern.empty() ? std::string{one, other} : pattern;
+}
+
+/// M: Mamba-2, of jamba Mamba, N: attention.
 void Translation::layersOfMamba(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = "M";
-  if (family.isGranite) {
+  bool isJamba = family.name == "jamba";
+  if (isJamba) {
+    pattern = shortest(everySoMany("attn_layer_period", "attn_layer_offset", 8, 4, layers, 'N', 'M'));
+  } else if (family.isGranite) {
     const Value *types = takeOptional("layer_types"), *same = takeOptional("layers_block_type");
     if (types && same)
       errors.report("layers_block_type", "stands beside layer_types; valid: one of the two keys");
@@ -219,7 +260,8 @@ void Translation::layersOfMamba(const Value &layers, Value &mixers, std::string 
       pattern[static_cast<size_t>(layer)] = 'N';
     pattern = shortest(pattern);
   }
-  Value scan = mambaOfHybrid(), attentions = attention(); // their keys are known, used or not
+  Value scan = isJamba ? mambaOfJamba() : mambaOfHybrid(),
+        attentions = attention(); // their keys are known, used or not
   mixers = object(usedBy(pattern, {{"M", std::move(scan)}, {"N", std::move(attentions)}}));
 }
 
@@ -227,6 +269,12 @@ void Translation::fixedKeysOfMamba() {
   for (StringRef key : {"mamba_chunk_size", "use_mamba_kernels"}) // how it is computed, not what
     (void)take(key);
   only("mamba_proj_bias", boolValue(false));
+  if (family.name == "jamba") {
+    for (StringRef key : {"num_logits_to_keep", "use_mambapy", "use_associative_scan"})
+      (void)take(key);
+    only("mamba_inner_layernorms", boolValue(true));
+    return only("sliding_window", Value());
+  }
   stepLimit();
   if (family.isGranite) {
     (void)take("init_method"); // neither is read

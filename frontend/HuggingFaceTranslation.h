@@ -21,7 +21,8 @@ std::string shortest(llvm::StringRef pattern);
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
-/// HuggingFaceLatent.cpp those with latent attention, HuggingFace.cpp the others and what all share.
+/// HuggingFaceLatent.cpp those with latent attention, HuggingFaceMixers.cpp further mixers, HuggingFace.cpp the others and
+/// what all share.
 class Translation {
 public:
   /// `prefix`: where `config` stands in its file, "text_config." or nothing.
@@ -91,7 +92,9 @@ private:
   bool integerIn(const Value &v, int64_t most) {
     return v.kind == Kind::integer && v.integer >= 1 && v.integer <= most;
   }
-  Value rope(const Value &headDim);
+  /// `layers`: of full_attention or sliding_attention, where each has rotations of its own.
+  Value rope(const Value &headDim, llvm::StringRef layers = "");
+  Value turnedShare(const Value &headDim);
   Value ropeScaling(const Value &rope, llvm::StringRef key, llvm::StringRef type);
   Value attention();
   bool turns();
@@ -100,6 +103,10 @@ private:
   Field residual(llvm::StringRef alpha, llvm::StringRef beta);
   Value mamba();
   Value mambaOfHybrid();
+  Value mambaOfJamba();
+  std::vector<Field> mambaChannels(Value states, llvm::StringRef rankKey, llvm::StringRef expandKey, int64_t inner);
+  std::string everySoMany(llvm::StringRef period, llvm::StringRef offset, int64_t usualPeriod, int64_t usualOffset,
+                          const Value &layers, char one, char other);
   std::string blocks(Value &layers);
   void layersOfOnePart(Value &layers, Value &mixers, Value &ffns, std::string &mixerPattern, std::string &ffnPattern);
   void fixedKeysOfOnePart();
@@ -118,6 +125,7 @@ private:
   /// `router`: keys of it beside `normalize` and the losses, of which there are none.
   std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize,
                          std::vector<Field> router = {});
+  std::vector<Field> correctedRouter();
   std::vector<Field> correctedExperts();
   Value sharedExperts(llvm::StringRef key, Value count, const Value &width);
   void expertGroups(std::vector<Field> &router, Value groups, Value kept, llvm::StringRef score);
@@ -128,6 +136,10 @@ private:
   void sparseLayers(const Value &layers, std::string &pattern);
   std::vector<Field> greedyExperts();
   void fixedKeysOfLatent();
+  void fixedKeysOfMiniMaxM2();
+  void fixedKeysOfGemma();
+  std::string windowedLayers(const Value &layers);
+  void layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern);
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 
   const Value &config;

@@ -11,11 +11,11 @@ namespace {
 
 class Names {
 public:
-  /// Norms of qwen3_next and qwen3_5, all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and
+  /// Norms of gemma, and of qwen3_next and qwen3_5 all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and
   /// nemotron_h have one part, called mixer whatever it is. `beside`: the model reads pictures, too.
   Names(StringRef family, const Value &description, bool beside)
       : family(family), description(description),
-        normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5")),
+        normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family.starts_with("gemma")),
         onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"), beside(beside),
         body(onePart  ? "backbone."
              : beside ? "model.language_model."
@@ -254,6 +254,9 @@ void Names::mamba(const Value &mixer) {
     of("lsm.wdt_b", "dt_proj.weight", {.transposed = true});
     of("lsm.dt_bias", "dt_proj.bias", {});
     of("lsm.a_log", "A_log", {.transposed = true});
+    if (isTrue(mixer, "bcdt_norm"))
+      for (auto [ours, theirs] : {std::pair<StringRef, StringRef>{"dt", "dt"}, {"k", "b"}, {"q", "c"}})
+        of(("lsm." + ours + "_norm.weight").str(), (theirs + "_layernorm.weight").str(), {});
   } else {
     convolution("k", inner, keys);
     convolution("q", inner + keys, keys);
@@ -291,7 +294,13 @@ void Names::experts(const Value &ffn) {
   }
   bool isKimi = family == "kimi_linear";
   StringRef block = isKimi ? "block_sparse_moe" : "mlp";
-  if (family == "mixtral" || family == "minimax" || isKimi) {
+  if (family == "jamba") {
+    ofLayer("moe.router", "feed_forward.router.weight", {.transposed = true});
+    return dense("moe", "feed_forward.experts.{expert}");
+  }
+  if (family == "minimax_m2")
+    ofLayer("moe.correction", "block_sparse_moe.e_score_correction_bias", {});
+  if (family == "mixtral" || family.starts_with("minimax") || isKimi) {
     ofLayer("moe.router", "block_sparse_moe.gate.weight", {.transposed = true});
     for (StringRef name : {"w1", "w3", "w2"})
       ofLayer(("moe." + name).str(), ("block_sparse_moe.experts.{expert}." + name + ".weight").str(),
@@ -315,14 +324,23 @@ Value Names::run() {
   std::string embedding = (body + (onePart ? "embeddings.weight" : "embed_tokens.weight")).str();
   vector("embed.weight", embedding);
   bool hasMixers = !description.find("mixers")->fields.empty(), hasFfns = !description.find("ffns")->fields.empty();
+  bool isSandwich = family == "gemma3_text", isOlmo2 = family == "olmo2",
+       namesFeedForward = family == "bamba" || family == "jamba";
+  StringRef behind = "post_attention_layernorm.weight"; // attention: olmo2's is of what it gives
   if (hasMixers)
-    ofLayer("norm1.weight", onePart ? "norm.weight" : "input_layernorm.weight", {.plus = normPlus});
+    ofLayer("norm1.weight", onePart ? "norm.weight" : isOlmo2 ? behind : "input_layernorm.weight", {.plus = normPlus});
   if (hasFfns)
     ofLayer("norm2.weight",
-            onePart             ? "norm.weight"
-            : family == "bamba" ? "pre_ff_layernorm.weight"
-                                : "post_attention_layernorm.weight",
+            onePart            ? "norm.weight"
+            : namesFeedForward ? "pre_ff_layernorm.weight"
+            : isSandwich       ? "pre_feedforward_layernorm.weight"
+            : isOlmo2          ? "post_feedforward_layernorm.weight"
+                               : behind,
             {.plus = normPlus});
+  if (isSandwich) {
+    ofLayer("norm1_post.weight", behind, {.plus = normPlus});
+    ofLayer("norm2_post.weight", "post_feedforward_layernorm.weight", {.plus = normPlus});
+  }
   for (const Field &mixer : description.find("mixers")->fields) {
     StringRef kind = mixer.value.find("kind")->string;
     if (kind == "attention")
@@ -345,13 +363,13 @@ Value Names::run() {
     } else if (family == "granitemoehybrid") {
       fused("ffn", "shared_mlp", number(ffn.value, "hidden"), /*stacked=*/false);
     } else {
-      dense("ffn", family == "bamba" ? "feed_forward" : "mlp");
+      dense("ffn", namesFeedForward ? "feed_forward" : "mlp");
     }
   }
   add("final_norm.weight",
-      (body + (onePart             ? "norm_f.weight"
-               : family == "bamba" ? "final_layernorm.weight"
-                                   : "norm.weight"))
+      (body + (onePart            ? "norm_f.weight"
+               : namesFeedForward ? "final_layernorm.weight"
+                                  : "norm.weight"))
           .str(),
       {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.

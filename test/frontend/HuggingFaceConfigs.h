@@ -51,10 +51,11 @@ inline int64_t parameters(const ModelSpec &spec) {
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
     const MixerSpec *mixer = spec.findMixer(spec.mixerOf(layer));
     const FfnSpec *ffn = spec.findFfn(spec.ffnOf(layer));
-    total += (mixer ? spec.dModel : 0) + (ffn ? spec.dModel : 0);
+    total += ((mixer ? 1 : 0) + (ffn ? 1 : 0)) * (spec.normPlacement == NormPlacement::sandwich ? 2 : 1) * spec.dModel;
     if (const auto *a = std::get_if<AttentionSpec>(mixer)) {
       total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
-               (a->qkNorm ? 2 * a->headDim : 0) + (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
+               (a->qkNorm ? a->headDim * (a->qkNormOver == "heads" ? a->heads + a->kvHeads : 2) : 0) +
+               (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
     } else if (const auto *m = std::get_if<MlaSpec>(mixer)) {
       int64_t queries = m->heads * (m->headDim + m->ropeDim);
       total += m->qRank ? m->qRank * (spec.dModel + queries + 1) : spec.dModel * queries;
@@ -67,7 +68,8 @@ inline int64_t parameters(const ModelSpec &spec) {
         total += values * (5 * spec.dModel + 1);
       else if (l->kind ==
                LsmKind::mamba) // also a rate for every state of a channel; steps and keys are made of its channels
-        total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim);
+        total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim) +
+                 (l->bcdtNorm ? l->gateRank + 2 * l->headDim : 0);
       else if (l->kind == LsmKind::mamba2)
         total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads + values;
       else if (l->kind == LsmKind::kda)

@@ -208,7 +208,8 @@ TEST(HuggingFace, Refusals) {
   const std::string
       valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
               "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, granitemoehybrid, "
-              "deepseek_v2, deepseek_v3, kimi_linear",
+              "deepseek_v2, deepseek_v3, kimi_linear, olmo2, olmoe, minimax_m2, jamba, "
+              "gemma, gemma3_text",
       file = "config.json:";
   expectError(config("gpt_oss"),
               file + "1: model_type: \"gpt_oss\" needs attention sinks, which a description cannot say" + valid);
@@ -302,7 +303,6 @@ TEST(HuggingFace, Refusals) {
       {"mamba", R"("hidden_size": 9223372036854775807)",
        "hidden_size: 9223372036854775807 is out of range; valid: 1 to 131072"},
       {"mamba2", R"("expand": 1.5)", "expand: 1.5 is not an integer from 1 to 1024"},
-      {"mamba", R"("hidden_size": 2560)", "expand * hidden_size: 5120 is out of range; valid: 1 to 4096"},
       {"mamba", R"("intermediate_size": 1000)",
        "intermediate_size: 1000 is not expand times hidden_size, 1536; valid: that"},
       {"nemotron_h", R"("hybrid_override_pattern": "MX*-")",
@@ -447,6 +447,11 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
   latent.replace(latent.find(R"("num_key_value_heads": 2)"), 24, R"("num_key_value_heads": 4)");
   latent += R"(, "kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
     "moe_intermediate_size": 24, "num_experts_per_tok": 2, "routed_scaling_factor": 2.5)";
+  // Another activation, and rotations without a ramp.
+  std::string gemma = attention, gemma3;
+  gemma.replace(gemma.find(R"("hidden_act": "silu", )"), 22, "");
+  gemma3 =
+      gemma.substr(0, gemma.find(R"("rope_scaling")")) + R"("rope_scaling": {"rope_type": "linear", "factor": 2.0})";
   const std::string routed = R"(, "n_routed_experts": 8, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
     "first_k_dense_replace": 1)";
   std::string kimi = latent; // which calls it so
@@ -469,6 +474,13 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
     "full_attention_interval": 2, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 16,
     "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4)"},
       {"bamba", attention + mamba + R"(, "attn_layer_indices": [1])"},
+      {"olmo2", attention},
+      {"olmoe", attention + experts + R"(, "num_experts": 4, "norm_topk_prob": true)"},
+      {"minimax_m2", attention + experts + R"(, "num_local_experts": 4, "rotary_dim": 8, "use_qk_norm": true)"},
+      {"minimax_m2", attention + experts + R"(, "num_local_experts": 4, "partial_rotary_factor": 0.5)"},
+      {"gemma", gemma + R"(, "hidden_act": "gelu")"},
+      {"gemma3_text", gemma3 + R"(, "hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": 1000.0,
+    "query_pre_attn_scalar": 16, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"])"},
       {"granitemoehybrid", attention + experts + mamba + R"(, "num_local_experts": 4, "shared_intermediate_size": 32,
     "layer_types": ["linear_attention", "full_attention"], "embedding_multiplier": 6.0, "logits_scaling": 3.0,
     "residual_multiplier": 0.5, "attention_multiplier": 0.25, "position_embedding_type": "rope")"}};

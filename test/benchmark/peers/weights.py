@@ -101,6 +101,23 @@ ROTATIONS = {"linear": {"rope_type": "linear", "factor": 4.0},
              "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
              "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}
 FAMILIES["llama"] += [{"rope_parameters": {"rope_theta": 10000.0} | rotation} for rotation in ROTATIONS.values()]
+# A norm of q and k over all heads; without clip_qkv, whose tensors transformers clips. Norms of what layers give; experts chosen by corrected scores.
+FAMILIES["olmoe"] = [{"num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": norm, "tie_word_embeddings": norm} for norm in (False, True)]
+FAMILIES["olmo2"] = [{}, {"head_dim": 24, "num_key_value_heads": 4, "tie_word_embeddings": True}]
+FAMILIES["minimax_m2"] = [{"head_dim": 24, "num_local_experts": 8, "num_experts_per_tok": 3} | more for more in (
+    {"rotary_dim": 12}, {"rope_parameters": {"rope_theta": 500.0, "rope_type": "default", "partial_rotary_factor": 0.5}}, {"tie_word_embeddings": True})]
+# Mamba layers with norms of steps, keys and queries, attention without positions, experts in some layers.
+FAMILIES["jamba"] = [{"num_hidden_layers": 5, "attn_layer_period": 4, "attn_layer_offset": 2, "mamba_d_state": 12, "mamba_dt_rank": 5, "num_experts": 4},
+                     {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 3, "expert_layer_offset": 0,
+                      "num_experts": 6, "num_experts_per_tok": 3, "mamba_conv_bias": False, "mamba_d_conv": 3, "tie_word_embeddings": True},
+                     {"attn_layer_offset": 0, "num_experts": 1}]
+FAMILIES["gemma"] = [{"head_dim": 24}, {"head_dim": 16, "num_key_value_heads": 1, "tie_word_embeddings": False, "hidden_act": "gelu"}]
+FAMILIES["gemma3_text"] = [
+    {"head_dim": 24, "num_hidden_layers": 4, "sliding_window": 12, "query_pre_attn_scalar": 20,
+     "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+     "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 2000.0},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}},
+    {"head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, "rope_theta": 3000.0, "rope_local_base_freq": 70.0, "tie_word_embeddings": False}]
 PREFILL = 32
 
 

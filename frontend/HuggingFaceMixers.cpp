@@ -1,0 +1,165 @@
+//===- HuggingFaceMixers.cpp - configs of transformers: gated delta rule, lightning attention, MiniMax-M2, Gemma --===//
+#include "frontend/HuggingFaceTranslation.h"
+#include <cmath>
+
+using namespace braid;
+using namespace braid::json;
+using llvm::StringRef;
+
+Value Translation::gatedDeltanet() {
+  return object({{"kind", stringValue("gated_deltanet")},
+                 {"heads", get("linear_num_value_heads", numberValue(int64_t(32)))},
+                 {"key_heads", get("linear_num_key_heads", numberValue(int64_t(16)))},
+                 {"head_dim", get("linear_key_head_dim", numberValue(int64_t(128)))},
+                 {"value_dim", get("linear_value_head_dim", numberValue(int64_t(128)))},
+                 {"conv", object({{"kernel", get("linear_conv_kernel_dim", numberValue(int64_t(4)))}})},
+                 {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}});
+}
+
+/// As many heads of as many features as attention has; a norm with an eps of its own.
+Value Translation::lightning(const Value &attention) {
+  return object({{"kind", stringValue("lightning")},
+                 {"heads", *attention.find("heads")},
+                 {"head_dim", *attention.find("head_dim")},
+                 {"norm_eps", numberValue(1e-6)},
+                 residual("linear_attn_alpha_factor", "linear_attn_beta_factor")});
+}
+
+/// Factors of what passes by a part and of what it adds.
+Field Translation::residual(StringRef alpha, StringRef beta) {
+  return {"residual",
+          object({{"alpha", get(alpha, numberValue(int64_t(1)))}, {"beta", get(beta, numberValue(int64_t(1)))}})};
+}
+
+/// The share of a head that turns, as far as the object of rotations does not say it: partial_rotary_factor, or what
+/// rotary_dim is of a head.
+Value Translation::turnedShare(const Value &headDim) {
+  const Value *share = family.turns != 1 || family.readsTurns ? take("partial_rotary_factor") : nullptr;
+  const Value *dim = family.name == "minimax_m2" ? takeOptional("rotary_dim") : nullptr;
+  if (dim && integerIn(headDim, INT32_MAX)) {
+    if (!integerIn(*dim, headDim.integer) || dim->integer % 2) {
+      errors.report("rotary_dim", llvm::formatv("{0} is no number of features that turn; valid: an even number up to "
+                                                "head_dim, {1}",
+                                                describe(*dim), headDim.integer)
+                                      .str());
+      return named(numberValue(family.turns), "partial_rotary_factor");
+    }
+    compare({"rotary_dim"}, *dim, *dim);
+  }
+  if (share)
+    return named(*share, "partial_rotary_factor");
+  if (dim && integerIn(headDim, INT32_MAX))
+    return named(numberValue(dim->number / headDim.number), "rotary_dim", dim->line);
+  return named(numberValue(family.turns), "partial_rotary_factor");
+}
+
+/// transformers reads none of these; the published code has them, with one value.
+void Translation::fixedKeysOfMiniMaxM2() {
+  only("use_qk_norm", boolValue(true));
+  only("qk_norm_type", stringValue("per_layer"));
+  only("use_routing_bias", boolValue(true));
+  only("scoring_func", stringValue("sigmoid"));
+  only("shared_intermediate_size", numberValue(int64_t(0)));
+  only("sliding_window", Value());
+  if (const Value *types = takeOptional("attn_type_list"))
+    if (types->kind != Kind::array ||
+        !llvm::all_of(types->items, [](const Value &v) { return isEqual(v, numberValue(int64_t(1))); }))
+      errors.report("attn_type_list", "not all layers are 1, softmax attention; valid: only such layers");
+  for (StringRef key : {"shared_moe_mode", "mlp_intermediate_size", "max_model_len", // of parts that are not there
+                        "use_mtp", "num_mtp_modules", "mtp_transformer_layers"}) // further tokens
+    (void)take(key);
+}
+
+void Translation::fixedKeysOfGemma() {
+  // gemma: transformers takes the first for the second, which the published weights were made with.
+  static constexpr StringRef valid[] = {"gelu", "gelu_pytorch_tanh"};
+  if (family.localTheta > 0) {
+    only("hidden_activation", stringValue(valid[1]));
+    for (StringRef key : {"final_logit_softcapping", "attn_logit_softcapping"})
+      only(key, Value());
+    for (StringRef key : {"cache_implementation", "_sliding_window_pattern"}) // neither is read
+      (void)take(key);
+  } else {
+    Value given = get("hidden_act", stringValue(valid[1]));
+    if (given.kind != Kind::string || !llvm::is_contained(valid, given.string))
+      errors.report("hidden_act", describe(given) + " of a " + family.name.str() +
+                                      " config is not computed; valid: \"gelu_pytorch_tanh\", \"gelu\", which is "
+                                      "taken for the same");
+    only("hidden_activation", stringValue(valid[1]), /*nullable=*/true);
+  }
+  only("use_bidirectional_attention", boolValue(false), /*nullable=*/true);
+}
+
+/// W: a window, N: all keys. By the list of types, or all but every so many-th.
+std::string Translation::windowedLayers(const Value &layers) {
+  Value every = get("sliding_window_pattern", numberValue(int64_t(6)));
+  std::string pattern;
+  if (!integerIn(every, INT32_MAX)) {
+    errors.report("sliding_window_pattern", describe(every) + " is not an integer above 0");
+    return "WN";
+  }
+  if (!integerIn(layers, 1024))
+    return "WN"; // which the ordinary reader refuses
+  for (int64_t layer = 0; layer < layers.integer; ++layer)
+    pattern += (layer + 1) % every.integer ? 'W' : 'N';
+  if (const Value *types = takeOptional("layer_types")) {
+    if (types->kind != Kind::array || types->items.size() != static_cast<size_t>(layers.integer)) {
+      errors.report("layer_types", types->kind == Kind::array
+                                       ? llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}",
+                                                       types->items.size(), layers.integer)
+                                             .str()
+                                       : describe(*types) + " is not a list or null");
+      return pattern;
+    }
+    std::string listed;
+    for (auto [i, type] : llvm::enumerate(types->items)) {
+      bool isWindow = isEqual(type, stringValue("sliding_attention"));
+      if (!isWindow && !isEqual(type, stringValue("full_attention")))
+        errors.report(llvm::formatv("layer_types[{0}]", i).str(),
+                      describe(type) + " is not computed; valid: \"sliding_attention\", \"full_attention\"");
+      listed += isWindow ? 'W' : 'N';
+    }
+    if (config.find("sliding_window_pattern") && listed != pattern)
+      errors.report("layer_types", "says other layers than sliding_window_pattern; valid: one of the two");
+    pattern = listed;
+  }
+  std::vector<Value> types;
+  for (char letter : pattern)
+    types.push_back(stringValue(letter == 'W' ? "sliding_attention" : "full_attention"));
+  // Of weights no name and no shape says it.
+  Value list = arrayValue(std::move(types));
+  compare({"layer_types"}, list, list);
+  return pattern;
+}
+
+/// Attention with a window, or without: each with rotations of its own.
+void Translation::layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern) {
+  pattern = shortest(windowedLayers(layers));
+  Value all = attention();
+  Value divisor = get("query_pre_attn_scalar", numberValue(int64_t(256)));
+  if (!divisor.isNumber() || !(divisor.number > 0))
+    errors.report("query_pre_attn_scalar", describe(divisor) + " is not a number above 0");
+  else
+    all.fields.push_back(
+        {"scale", named(numberValue(1 / std::sqrt(divisor.number)), "query_pre_attn_scalar", divisor.line)});
+  if (const Value *given = takeOptional("rope_parameters")) {
+    if (given->kind != Kind::object)
+      errors.report("rope_parameters", describe(*given) + " is not an object or null");
+    for (const Field &field : given->fields)
+      if (field.name != "full_attention" && field.name != "sliding_attention")
+        errors.report("rope_parameters." + field.name,
+                      describe(field.value) + " is no object of one of the types of layers; valid: full_attention, "
+                                              "sliding_attention");
+  }
+  Value local = all, headDim = *all.find("head_dim");
+  for (auto [mixer, types] : {std::pair<Value *, StringRef>{&all, "full_attention"}, {&local, "sliding_attention"}})
+    for (Field &field : mixer->fields)
+      if (field.name == "rope")
+        field.value = rope(headDim, types);
+  Value window = get("sliding_window", numberValue(int64_t(4096)));
+  if (StringRef(pattern).contains('W') && !integerIn(window, INT32_MAX))
+    errors.report("sliding_window", describe(window) + " is not an integer above 0");
+  else
+    local.fields.push_back({"window", std::move(window)});
+  mixers = object(usedBy(pattern, {{"W", std::move(local)}, {"N", std::move(all)}}));
+}
