@@ -92,26 +92,35 @@ void Translation::fixedKeysOfGemma() {
 
 /// W: a window, N: all keys. By the list of types, or all but every so many-th.
 std::string Translation::windowedLayers(const Value &layers) {
-  Value every = get("sliding_window_pattern", numberValue(int64_t(6)));
-  std::string pattern;
-  if (!integerIn(every, INT32_MAX)) {
+  const Value usual = numberValue(int64_t(6)), *types = takeOptional("layer_types"),
+              *given = take("sliding_window_pattern"), &every = given ? *given : usual;
+  if (!integerIn(every, INT32_MAX))
     errors.report("sliding_window_pattern", describe(every) + " is not an integer above 0");
+  if (!integerIn(every, INT32_MAX) || !integerIn(layers, 1024))
     return "WN";
-  }
-  if (!integerIn(layers, 1024))
-    return "WN"; // which the ordinary reader refuses
-  for (int64_t layer = 0; layer < layers.integer; ++layer)
-    pattern += (layer + 1) % every.integer ? 'W' : 'N';
-  if (const Value *types = takeOptional("layer_types")) {
-    if (types->kind != Kind::array || types->items.size() != static_cast<size_t>(layers.integer)) {
-      errors.report("layer_types", types->kind == Kind::array
-                                       ? llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}",
-                                                       types->items.size(), layers.integer)
-                                             .str()
-                                       : describe(*types) + " is not a list or null");
-      return pattern;
-    }
+  auto patternOf = [&](const Value &every) {
+    std::string pattern;
+    for (int64_t layer = 0; layer < layers.integer; ++layer)
+      pattern += (layer + 1) % every.integer ? 'W' : 'N';
+    return pattern;
+  };
+  auto listOf = [](StringRef pattern) {
+    std::vector<Value> names;
+    for (char letter : pattern)
+      names.push_back(stringValue(letter == 'W' ? "sliding_attention" : "full_attention"));
+    return arrayValue(std::move(names));
+  };
+  std::string pattern = patternOf(every);
+  if (types) {
     std::string listed;
+    if (types->kind != Kind::array)
+      errors.report("layer_types", describe(*types) + " is not a list or null");
+    else if (types->items.size() != pattern.size())
+      errors.report(
+          "layer_types",
+          llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", types->items.size(), layers.integer).str());
+    if (types->kind != Kind::array || types->items.size() != pattern.size())
+      return "WN";
     for (auto [i, type] : llvm::enumerate(types->items)) {
       bool isWindow = isEqual(type, stringValue("sliding_attention"));
       if (!isWindow && !isEqual(type, stringValue("full_attention")))
@@ -119,16 +128,14 @@ std::string Translation::windowedLayers(const Value &layers) {
                       describe(type) + " is not computed; valid: \"sliding_attention\", \"full_attention\"");
       listed += isWindow ? 'W' : 'N';
     }
-    if (config.find("sliding_window_pattern") && listed != pattern)
+    if (given && listed != pattern)
       errors.report("layer_types", "says other layers than sliding_window_pattern; valid: one of the two");
     pattern = listed;
   }
-  std::vector<Value> types;
-  for (char letter : pattern)
-    types.push_back(stringValue(letter == 'W' ? "sliding_attention" : "full_attention"));
-  // Of weights no name and no shape says it.
-  Value list = arrayValue(std::move(types));
-  compare({"layer_types"}, list, list);
+  // Of weights no name and no shape says it. Where a number says it here, there it may be the list that follows from it.
+  compare({"layer_types"}, listOf(pattern), listOf(types ? patternOf(usual) : pattern));
+  if (given || !types)
+    compare({"sliding_window_pattern"}, every, every);
   return pattern;
 }
 

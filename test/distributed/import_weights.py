@@ -33,9 +33,11 @@ CONFIGS = {
                 "linear_attn_beta_factor": 0.5},
     "glm4_moe": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 2, "attention_bias": True,
                  "use_qk_norm": True},
+    "minimax_m2": {"head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2, "rotary_dim": 4},
+    "gemma3_text": {"head_dim": 12, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
 CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
-PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text")  # norms that multiply by 1 + weight
+PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma3_text")  # norms that multiply by 1 + weight
 # Layers of one part.
 SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
 ONE_PART = {
@@ -53,6 +55,7 @@ WITH_MAMBA = {
     "granitemoehybrid": GRANITE | {"num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": True},
     "granitemoehybrid-dense": GRANITE | {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_conv_bias": False},
     "bamba": MAMBA | {"attn_layer_indices": [1]},
+    "jamba": BASE | {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 4, "mamba_d_state": 6, "mamba_dt_rank": 3},
 }
 # Keys and values of a latent.
 MLA = BASE | {"num_key_value_heads": 4, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_experts_per_tok": 2,
@@ -97,7 +100,7 @@ def is_unread(name):
 def of_transformers(family, ours):
     """Our tensors as transformers has them."""
     theirs = {}
-    isLocal = family in ("mixtral", "minimax")
+    isLocal = family in ("mixtral", "minimax", "minimax_m2")
     block = "block_sparse_moe" if isLocal else "mlp"
     expert = {"w1": "w1", "w3": "w3", "w2": "w2"} if isLocal else {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
     plain = {"norm1.weight": "input_layernorm.weight", "norm2.weight": "post_attention_layernorm.weight",
@@ -123,7 +126,7 @@ def of_transformers(family, ours):
                 name = {"lsm.wg": "output_gate.weight", "lsm.wo": "out_proj.weight", "lsm.norm.weight": "norm.weight", "lsm.log_decay": "slope_rate"}[part]
                 theirs[at + "self_attn." + name] = -value.reshape(4, 1, 1) if "decay" in part else value.T.reshape(-1) if "norm" in part else value.T
             elif part == "moe.correction":
-                theirs[at + "mlp.gate.e_score_correction_bias"] = value
+                theirs[at + ("block_sparse_moe" if isLocal else "mlp.gate") + ".e_score_correction_bias"] = value
             elif part.startswith("shared."):
                 theirs[at + f"mlp.shared_experts.{expert[part.removeprefix('shared.')]}.weight"] = value.T
             elif part.startswith("attn.b"):
@@ -167,6 +170,17 @@ def of_qwen3_next(family, ours):
     return theirs | {"mtp.fc.weight": np.ones((3, 2), np.float32)}
 
 
+def of_gemma3(ours):
+    """The same with a norm behind each part, too, all of which multiply by 1 + weight."""
+    theirs = of_transformers("gemma3_text", {name: value for name, value in ours.items() if not name.endswith("_post.weight")})
+    for layer in range(BASE["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        theirs[at + "pre_feedforward_layernorm.weight"] = theirs[at + "post_attention_layernorm.weight"]
+        theirs |= {at + f"post_{part}_layernorm.weight": ours[f"layers.{layer}.{name}_post.weight"]
+                   for part, name in (("attention", "norm1"), ("feedforward", "norm2"))}
+    return {name: value - 1 if "norm" in name else value for name, value in theirs.items()}
+
+
 def of_one_part(ours):
     """The same of families whose layers have one part: what reads x, and what a convolution reads, is one matrix."""
     theirs = {"backbone.embeddings.weight": ours["embed.weight"], "backbone.norm_f.weight": ours["final_norm.weight"]}
@@ -206,7 +220,7 @@ def of_one_part(ours):
 
 def of_mamba(family, ours):
     """The same of families with Mamba-2 or attention, then a feed-forward."""
-    isBamba = family == "bamba"
+    isBamba = family in ("bamba", "jamba")  # names of feed-forwards and of the norms around them
     theirs = {"model.embed_tokens.weight": ours["embed.weight"], f"model.{'final_layernorm' if isBamba else 'norm'}.weight": ours["final_norm.weight"]}
     if "head.weight" in ours:
         theirs["lm_head.weight"] = ours["head.weight"].T
@@ -221,8 +235,16 @@ def of_mamba(family, ours):
             mixer = of_one_part({"embed.weight": 0, "final_norm.weight": 0, "layers.0.norm1.weight": 0} |
                                 {f"layers.0.{name}": value for name, value in of.items() if name.startswith("lsm.")})
             theirs |= {at + "mamba." + name.split("mixer.")[1]: value for name, value in mixer.items() if "mixer." in name}
+        theirs |= {at + f"mamba.{name}_layernorm.weight": of[f"lsm.{part}_norm.weight"]
+                   for name, part in (("dt", "dt"), ("b", "k"), ("c", "q")) if f"lsm.{part}_norm.weight" in of}
         if isBamba:
-            theirs |= {at + f"feed_forward.{name}_proj.weight": of[f"ffn.{part}"].T for name, part in (("gate", "w1"), ("up", "w3"), ("down", "w2"))}
+            for name, part in (("gate", "w1"), ("up", "w3"), ("down", "w2")):
+                if "moe.w1" in of:
+                    theirs |= {at + f"feed_forward.experts.{i}.{name}_proj.weight": matrix.T for i, matrix in enumerate(of[f"moe.{part}"])}
+                else:
+                    theirs[at + f"feed_forward.{name}_proj.weight"] = of[f"ffn.{part}"].T
+            if "moe.w1" in of:
+                theirs[at + "feed_forward.router.weight"] = of["moe.router"].T
             continue
         alone = "shared" if "shared.w1" in of else "ffn"
         theirs |= {at + "shared_mlp.input_linear.weight": np.concatenate([of[alone + ".w1"].T, of[alone + ".w3"].T]),
@@ -281,6 +303,8 @@ def of_family(family, ours):
         return of_mamba(family, ours)
     if family in ONE_PART:
         return of_one_part(ours)
+    if family == "gemma3_text":
+        return of_gemma3(ours)
     return of_qwen3_next(family, ours) if family in PLUS_ONE else of_transformers(family, ours)
 
 
@@ -396,7 +420,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "deepseek_v3", "kimi_linear") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear") else [])
     if family == "granitemoehybrid":
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -531,6 +555,11 @@ for family, wheres in {
         "granitemoehybrid": [{}, {"layer_types": None, "layers_block_type": ["linear_attention", "full_attention", "linear_attention"], "mamba_d_head": "auto"},
                              {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1},
                              {"logits_scaling": None}, {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
+        "minimax_m2": [{}, {"rotary_dim": None, "rope_parameters": {"partial_rotary_factor": 4 / 12}}, {"rotary_dim": 6}, {"partial_rotary_factor": 0.5}],
+        "gemma3_text": [{}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None}},
+                        {"rope_parameters": {"sliding_attention": {"rope_theta": 500.0}}}, {"rope_local_base_freq": 500.0}, {"rope_theta": 1e4},
+                        {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, {"layer_types": ["full_attention"] * 3}, {"layer_types": None},
+                        {"query_pre_attn_scalar": 12}, {"sliding_window": 9}, {"final_logit_softcapping": 30.0}],
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}]}.items():
