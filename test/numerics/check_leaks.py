@@ -45,9 +45,10 @@ FEATURES = {
     "window": 9,
     "qkv_bias": True,
     "qk_norm": True,
+    "bcdt_norm": True,
     "output_gate": "sigmoid",
 }
-OFF = {"rope": None, "conv": None, "window": 0, "qkv_bias": False, "qk_norm": False, "output_gate": None}
+OFF = {"rope": None, "conv": None, "window": 0, "qkv_bias": False, "qk_norm": False, "bcdt_norm": False, "output_gate": None}
 # x is small: the sum with the mixer's output, of size 1, keeps every bit of it.
 SMALL = 1e-3
 
