@@ -74,6 +74,10 @@ TEST(HuggingFace, Mamba) {
   EXPECT_TRUE(parsed.spec->tieEmbeddings);
   EXPECT_EQ(parameters(*parsed.spec), 1'372'178'432);
   EXPECT_EQ(parameters(*parse(config("mamba")).spec), 159'308'544);
+  EXPECT_EQ(parameters(*parse(config("mamba", R"("hidden_size": 2560, "num_hidden_layers": 64)")).spec), 2'768'345'600);
+  expectError(config("mamba", R"("hidden_size": 5120)"),
+              "config.json:2: expand * hidden_size: 10240 times state_size 16 exceeds 131072 features of a token; "
+              "valid: at most 8192");
 }
 
 TEST(HuggingFace, NemotronH) {

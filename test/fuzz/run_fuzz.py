@@ -125,6 +125,10 @@ def description_seeds():
     yield json.dumps(latent | {"model_type": "deepseek_v3", "rope_interleave": False, "first_k_dense_replace": 1}).encode()
     lists = {"full_attn_layers": [2], "kda_layers": [1], "num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 3}
     yield json.dumps(small | {"model_type": "kimi_linear", "linear_attn_config": lists, "mlp_layer_types": ["dense", "sparse"]}).encode()
+    yield json.dumps(small | {"model_type": "minimax_m2", "num_local_experts": 4, "rotary_dim": 4, "attn_type_list": [1, 1]}).encode()
+    yield json.dumps(small | {"model_type": "jamba", "num_experts": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": "auto"}).encode()
+    yield json.dumps(small | {"model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"], "rope_local_base_freq": 100.0,
+                              "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}, "sliding_attention": None}}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()
