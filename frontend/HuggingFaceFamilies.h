@@ -354,9 +354,18 @@ inline constexpr llvm::StringRef silent[] = {
 /// Keys whose other values are no other function of the same weights, of initial values among them, and of layers and sizes, which names and shapes of weights
 /// say.
 inline constexpr llvm::StringRef notCompared[] = {
-    "dtype",          "initializer_range",   "max_position_embeddings", "attention_dropout",
-    "hidden_dropout", "router_jitter_noise", "full_attention_interval", "first_k_dense_replace",
-    "time_step_min",  "time_step_max",       "time_step_rank",          "mamba_expand",
+    "dtype",
+    "initializer_range",
+    "max_position_embeddings",
+    "attention_dropout",
+    "hidden_dropout",
+    "router_jitter_noise",
+    "full_attention_interval",
+    "first_k_dense_replace",
+    "time_step_min",
+    "time_step_max",
+    "time_step_rank",
+    "mamba_expand",
     "mamba_d_head",
     "mamba_dt_rank",
     "attn_layer_period",
