@@ -28,20 +28,23 @@ def causal_grad(f, operands, results, coordinate=None, shared=None, sums=None, *
 class Attention:
     """`values`, `shared`: features of values, if not as many as of keys; of keys that all heads share."""
 
-    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0):
+    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0, gradient=True):
         V, S = values or D, prefix + T
         self.program, self.dtype = program, dtype
         self.settings, self.scale = {"window": window, "prefix": prefix}, (D + shared) ** -0.5
         sizes = (f"_v{V}" if V != D else "") + (f"_s{shared}" if shared else "")
-        f = self.function = program.function(f"b{B}_t{T}_h{H}_g{G}_d{D}{sizes}_w{window}_p{prefix}_{dtype}", dtype)
+        f = self.function = program.function(f"b{B}_t{T}_h{H}_g{G}_d{D}{sizes}_w{window}_p{prefix}_{dtype}{'' if gradient else '_forward'}", dtype)
         q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, S, G, D)), f.input("v", (B, S, G, V))
         both = [f.input("q_shared", (B, T, H, shared)), f.input("k_shared", (B, S, 1, shared))] if shared else []
-        documents, do = f.input("documents", (B, T), "i32"), f.input("do", (B, T, H, V))
+        documents = f.input("documents", (B, T), "i32")
         attributes = {"scale": self.scale, "shared": both} | self.settings
-        o, lse = causal(f, [q, k, v, documents], [do.type, Type((B, H, T), "f32" if dtype == "bf16" else dtype)], **attributes)
-        gradients = causal_grad(f, [q, k, v, documents, o, lse, do], [x.type for x in (q, k, v, *both)], **attributes)
-        self.names = [x.name[1:] for x in (q, k, v, *both)]
-        for name, value in zip(["o", "lse", *(f"d{n}" for n in self.names)], (o, lse, *gradients)):
+        results = [Type((B, T, H, V), dtype), Type((B, H, T), "f32" if dtype == "bf16" else dtype)]
+        o, lse = causal(f, [q, k, v, documents], results, **attributes)
+        self.names, outputs = [x.name[1:] for x in (q, k, v, *both)], {"o": o, "lse": lse}
+        if gradient:
+            operands = [q, k, v, documents, o, lse, f.input("do", (B, T, H, V))]
+            outputs |= zip((f"d{n}" for n in self.names), causal_grad(f, operands, [x.type for x in (q, k, v, *both)], **attributes))
+        for name, value in outputs.items():
             f.output(name, value)
 
     def check(self, label, rng, documents, size=1.0, values=2e-6, gradients=1e-5):
