@@ -134,6 +134,9 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
         {"truncate", "yarn"},
     };
     const Value *type = rope->find("rope_type"), *spelled = type ? type : rope->find("type");
+    if (!layers.empty() && older && spelled && !type)
+      errors.report(key + ".type", "is not what transformers reads of a " + family.name.str() +
+                                       " config, which then turns nothing slower; valid: rope_type");
     StringRef name = spelled && spelled->kind == Kind::string ? StringRef(spelled->string) : "default";
     std::vector<StringRef> valid = {"rope_type", "rope_theta"};
     if (readsTurns)

@@ -15,7 +15,11 @@ Value Translation::latentAttention() {
   Value heads = get("num_attention_heads", numberValue(family.heads)),
         own = get("qk_nope_head_dim", numberValue(int64_t(128))),
         shared = get("qk_rope_head_dim", numberValue(int64_t(64)));
-  only("num_key_value_heads", heads, /*nullable=*/true);
+  // transformers makes as many keys as there are heads, and fails where the config says another number.
+  if (const Value *keys = takeOptional("num_key_value_heads"); keys && !isEqual(*keys, heads))
+    errors.report("num_key_value_heads", describe(*keys) +
+                                             " of latent attention is not computed; valid: num_attention_heads, " +
+                                             describe(heads) + ", or null");
   for (StringRef key : {"head_dim", "qk_head_dim"}) // transformers computes them, whatever a config says
     (void)take(key);
   const Value none, usual = isKimi ? none : numberValue(int64_t(1536)), *given = take("q_lora_rank");
@@ -37,9 +41,13 @@ Value Translation::latentAttention() {
     return object(std::move(fields));
   }
   Value turned = rope(shared), pairs = boolValue(true); // of neighbours, or of features half the width apart
-  if (family.name == "deepseek_v3")
-    pairs = get("rope_interleave", boolValue(true));
-  if (pairs.kind != Kind::boolean && pairs.kind != Kind::null)
+  if (family.name == "deepseek_v3") {
+    const Value *said = take("rope_interleave"), halves = boolValue(false); // null is false
+    if (said)
+      pairs = said->kind == Kind::null ? halves : *said;
+    compare({"rope_interleave"}, pairs, boolValue(true), &halves);
+  }
+  if (pairs.kind != Kind::boolean)
     errors.report("rope_interleave", describe(pairs) + " is not true or false");
   turned.fields.push_back(
       {"layout", named(stringValue(pairs.boolean ? "interleaved" : "half"), "rope_interleave", pairs.line)});

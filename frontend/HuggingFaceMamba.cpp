@@ -270,7 +270,8 @@ void Translation::fixedKeysOfMamba() {
     (void)take(key);
   only("mamba_proj_bias", boolValue(false));
   if (family.name == "jamba") {
-    for (StringRef key : {"num_logits_to_keep", "use_mambapy", "use_associative_scan"})
+    for (StringRef key : {"num_logits_to_keep", "use_mambapy", "use_associative_scan", "n_ctx",
+                          "calc_logits_for_entire_prompt"}) // the last two transformers does not read
       (void)take(key);
     only("mamba_inner_layernorms", boolValue(true));
     return only("sliding_window", Value());

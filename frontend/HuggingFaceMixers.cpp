@@ -65,6 +65,8 @@ void Translation::fixedKeysOfMiniMaxM2() {
     if (types->kind != Kind::array ||
         !llvm::all_of(types->items, [](const Value &v) { return isEqual(v, numberValue(int64_t(1))); }))
       errors.report("attn_type_list", "not all layers are 1, softmax attention; valid: only such layers");
+  for (StringRef key : {"layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta"})
+    only(key, numberValue(1.0));
   for (StringRef key : {"shared_moe_mode", "mlp_intermediate_size", "max_model_len", // of parts that are not there
                         "use_mtp", "num_mtp_modules", "mtp_transformer_layers"}) // further tokens
     (void)take(key);
@@ -80,9 +82,10 @@ void Translation::fixedKeysOfGemma() {
     for (StringRef key : {"cache_implementation", "_sliding_window_pattern"}) // neither is read
       (void)take(key);
   } else {
-    Value given = get("hidden_act", stringValue(valid[1]));
-    if (given.kind != Kind::string || !llvm::is_contained(valid, given.string))
-      errors.report("hidden_act", describe(given) + " of a " + family.name.str() +
+    const Value *given = take("hidden_act"), usual = stringValue(valid[1]);
+    compare({"hidden_act"}, usual, usual, /*null=*/nullptr, /*same=*/{stringValue(valid[0])});
+    if (given && (given->kind != Kind::string || !llvm::is_contained(valid, given->string)))
+      errors.report("hidden_act", describe(*given) + " of a " + family.name.str() +
                                       " config is not computed; valid: \"gelu_pytorch_tanh\", \"gelu\", which is "
                                       "taken for the same");
     only("hidden_activation", stringValue(valid[1]), /*nullable=*/true);

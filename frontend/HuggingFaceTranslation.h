@@ -52,9 +52,10 @@ private:
     compare({key.str()}, v ? *v : otherwise, otherwise);
     return named(v ? *v : std::move(otherwise), key);
   }
-  /// The first of the keys that is there has this value; `absent` is what it says to leave all out, `null` what null
-  /// says where that is not the same.
-  void compare(llvm::ArrayRef<std::string> keys, const Value &value, const Value &absent, const Value *null = nullptr) {
+  /// The first of the keys that is there has this value, or one of `same`; `absent` is what it says to leave all out,
+  /// `null` what null says where that is not the same.
+  void compare(llvm::ArrayRef<std::string> keys, const Value &value, const Value &absent, const Value *null = nullptr,
+               llvm::ArrayRef<Value> same = {}) {
     if (llvm::is_contained(notCompared, keys.front()) || !seen.insert(keys.front()).second)
       return;
     std::vector<Value> names;
@@ -63,6 +64,8 @@ private:
     std::vector<Field> fields = {{"keys", arrayValue(std::move(names))}, {"value", value}, {"absent", absent}};
     if (null)
       fields.push_back({"null", *null});
+    if (!same.empty())
+      fields.push_back({"same", arrayValue(same.vec())});
     compared.push_back(objectValue(std::move(fields)));
   }
   /// A key that two versions of transformers spell differently.

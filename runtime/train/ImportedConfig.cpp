@@ -64,7 +64,8 @@ Status checkConfig(const Program &program, const std::string &directory) {
     return damaged();
   for (const Json &entry : entries) {
     if (!entry.is_object() || !entry.contains("keys") || !entry["keys"].is_array() || entry["keys"].empty() ||
-        !std::ranges::all_of(entry["keys"], &Json::is_string) || !entry.contains("value") || !entry.contains("absent"))
+        !std::ranges::all_of(entry["keys"], &Json::is_string) || !entry.contains("value") ||
+        !entry.contains("absent") || (entry.contains("same") && !entry["same"].is_array()))
       return damaged();
     const Json &value = entry["value"];
     const Json *said = nullptr;
@@ -78,14 +79,16 @@ Status checkConfig(const Program &program, const std::string &directory) {
         break;
       }
     }
-    if (plain(said ? *said : entry["absent"]) == plain(value))
+    const Json there = plain(said ? *said : entry["absent"]);
+    if (there == plain(value) ||
+        (entry.contains("same") && std::ranges::find(entry["same"], there) != entry["same"].end()))
       continue;
-    std::string there =
+    std::string found =
         said ? fmt::format("is {}", shown(*said)) : fmt::format("is left out, which says {}", shown(entry["absent"]));
     return Status::error(
         "{}: {} {}, but program {} was compiled with {}; valid: a program compiled from this config, or "
         "weights that lie beside the other",
-        path, escaped(key), there, program.path(), shown(value));
+        path, escaped(key), found, program.path(), shown(value));
   }
   return Status::success();
 }

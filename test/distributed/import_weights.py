@@ -34,10 +34,11 @@ CONFIGS = {
     "glm4_moe": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 2, "attention_bias": True,
                  "use_qk_norm": True},
     "minimax_m2": {"head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2, "rotary_dim": 4},
+    "gemma": {"head_dim": 12, "hidden_act": "gelu"},
     "gemma3_text": {"head_dim": 12, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
 CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
-PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma3_text")  # norms that multiply by 1 + weight
+PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma", "gemma3_text")  # norms that multiply by 1 + weight
 # Layers of one part.
 SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
 ONE_PART = {
@@ -170,10 +171,10 @@ def of_qwen3_next(family, ours):
     return theirs | {"mtp.fc.weight": np.ones((3, 2), np.float32)}
 
 
-def of_gemma3(ours):
-    """The same with a norm behind each part, too, all of which multiply by 1 + weight."""
-    theirs = of_transformers("gemma3_text", {name: value for name, value in ours.items() if not name.endswith("_post.weight")})
-    for layer in range(BASE["num_hidden_layers"]):
+def of_gemma(family, ours):
+    """The same with norms that multiply by 1 + weight; in gemma3_text one behind each part, too."""
+    theirs = of_transformers(family, {name: value for name, value in ours.items() if not name.endswith("_post.weight")})
+    for layer in range(BASE["num_hidden_layers"] if family == "gemma3_text" else 0):
         at = f"model.layers.{layer}."
         theirs[at + "pre_feedforward_layernorm.weight"] = theirs[at + "post_attention_layernorm.weight"]
         theirs |= {at + f"post_{part}_layernorm.weight": ours[f"layers.{layer}.{name}_post.weight"]
@@ -303,8 +304,8 @@ def of_family(family, ours):
         return of_mamba(family, ours)
     if family in ONE_PART:
         return of_one_part(ours)
-    if family == "gemma3_text":
-        return of_gemma3(ours)
+    if family.startswith("gemma"):
+        return of_gemma(family, ours)
     return of_qwen3_next(family, ours) if family in PLUS_ONE else of_transformers(family, ours)
 
 
@@ -556,6 +557,8 @@ for family, wheres in {
                              {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1},
                              {"logits_scaling": None}, {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
         "minimax_m2": [{}, {"rotary_dim": None, "rope_parameters": {"partial_rotary_factor": 4 / 12}}, {"rotary_dim": 6}, {"partial_rotary_factor": 0.5}],
+        "gemma": [{}, {"hidden_act": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}],
+        "deepseek_v3": [{}, {"num_key_value_heads": None}, {"rope_interleave": True}, {"rope_interleave": False}],
         "gemma3_text": [{}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None}},
                         {"rope_parameters": {"sliding_attention": {"rope_theta": 500.0}}}, {"rope_local_base_freq": 500.0}, {"rope_theta": 1e4},
                         {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, {"layer_types": ["full_attention"] * 3}, {"layer_types": None},
@@ -563,7 +566,7 @@ for family, wheres in {
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}]}.items():
-    beside, whole = folder / f"{family}-beside", (WITH_MAMBA.get(family) or BASE | CONFIGS[family]) | {"model_type": family}
+    beside, whole = folder / f"{family}-beside", (WITH_MAMBA.get(family) or LATENT.get(family) or BASE | CONFIGS[family]) | {"model_type": family}
     begun = weights(folder / family)
     write_library(beside, of_family(family, begun))
     for where in wheres:

@@ -203,7 +203,7 @@ TEST(HuggingFaceLatent, Refusals) {
       {"deepseek_v3", R"("attention_bias": true)",
        "attention_bias: true of a deepseek_v3 config is not computed; valid: false"},
       {"deepseek_v3", R"("num_key_value_heads": 8)",
-       "num_key_value_heads: 8 of a deepseek_v3 config is not computed; valid: 128, null"},
+       "num_key_value_heads: 8 of latent attention is not computed; valid: num_attention_heads, 128, or null"},
       {"deepseek_v3", R"("moe_layer_freq": 2)", "moe_layer_freq: 2 of a deepseek_v3 config is not computed; valid: 1"},
       {"deepseek_v3", R"("scoring_func": "softmax")",
        "scoring_func: \"softmax\" of a deepseek_v3 config is not computed; valid: \"sigmoid\""},

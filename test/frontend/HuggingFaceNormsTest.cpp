@@ -300,6 +300,11 @@ TEST(HuggingFaceNorms, Refusals) {
        "rope_parameters.full_attention.rope_type: \"yarn\" is not computed; valid: default, linear"},
       {"gemma3_text", R"("rope_local_base_freq": 10, "rope_parameters": {"sliding_attention": {"rope_theta": 20}})",
        "rope_parameters.sliding_attention.rope_theta: 20 is not rope_local_base_freq 10; valid: one of the two keys"},
+      {"gemma3_text", R"("rope_scaling": {"type": "linear", "factor": 8.0})",
+       "rope_scaling.type: is not what transformers reads of a gemma3_text config, which then turns nothing slower; "
+       "valid: rope_type"},
+      {"minimax_m2", R"("layernorm_mlp_beta": 2.0)",
+       "layernorm_mlp_beta: 2 of a minimax_m2 config is not computed; valid: 1"},
       {"gemma", R"("attention_bias": true)", "attention_bias: true of a gemma config is not computed; valid: false"},
   };
   for (const auto &c : cases)
