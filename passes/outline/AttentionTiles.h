@@ -34,7 +34,7 @@ struct AttentionShape {
   int64_t heads, groups, size, values; ///< H, G, D, V
   mlir::Type token, compute;
   int64_t shared = 0; ///< R; 0: keys of all heads share nothing
-  bool latent = false; ///< values are the keys that heads have by themselves
+  bool latent = false; ///< of a cache: values are the keys that heads have by themselves
   int64_t window = 0, prefix = 0;
   bool cache = false, ring = false;
   bool past = false; ///< of a cache what stood there before this call
@@ -413,7 +413,7 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           .token = token,
           .compute = computeType(token),
           .shared = shared,
-          .latent = op.getK() == op.getV(),
+          .latent = cache && op.getK() == op.getV(),
           .window = static_cast<int64_t>(op.getWindow()),
           .prefix = prefix,
           .cache = cache,
