@@ -459,3 +459,19 @@ func.func @f(%q: tensor<1x8x1x4xf32>, %d: tensor<1x8xi32>, %l: tensor<1x1x8xf32>
   %0:5 = braid.attn.causal_grad %q, %q, %q, %d, %q, %l, %q shared(%q, %q) sums(%q, %q) {scale = 1.0 : f64} : (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8xi32>, tensor<1x8x1x4xf32>, tensor<1x1x8xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>) -> (tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>, tensor<1x8x1x4xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<1x8x2x4xf32>, %d: tensor<1x8xi32>) {
+  // expected-error @+1 {{attends to the past of no cache; valid: of a cache}}
+  %o, %l = braid.attn.causal %q, %q, %q, %d {past, scale = 1.0 : f64} : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x8x2x4xf32>, %k: tensor<1x16x2x4xf32>, %d: tensor<1x8xi32>) {
+  // expected-error @+1 {{attends to the past of a ring; valid: of a cache}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d {cache, past, ring, scale = 1.0 : f64, window = 4 : i64} : (tensor<1x8x2x4xf32>, tensor<1x16x2x4xf32>, tensor<1x16x2x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}

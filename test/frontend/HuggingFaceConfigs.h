@@ -3,6 +3,7 @@
 #define TEST_FRONTEND_HUGGINGFACECONFIGS_H
 
 #include "frontend/ModelSpec.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include <gtest/gtest.h>
 
@@ -89,6 +90,14 @@ inline int64_t parameters(const ModelSpec &spec) {
     }
   }
   return total;
+}
+
+/// What `import` says of a weight, as JSON.
+inline std::string imported(const Parsed &parsed, llvm::StringRef name) {
+  auto source = llvm::json::parse(parsed.spec->source);
+  EXPECT_TRUE(bool(source));
+  const llvm::json::Value *value = source->getAsObject()->getObject("import")->getObject("weights")->get(name);
+  return value ? llvm::formatv("{0}", *value).str() : "none";
 }
 
 } // namespace braid

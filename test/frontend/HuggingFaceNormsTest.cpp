@@ -1,6 +1,5 @@
 // Configs of transformers whose models norm what others do not, or otherwise: OLMo 2, OLMoE, MiniMax-M2, Jamba, Gemma.
 #include "test/frontend/HuggingFaceConfigs.h"
-#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace braid;
@@ -9,14 +8,6 @@ namespace {
 
 const AttentionSpec &attentionOf(const Parsed &parsed) { return std::get<AttentionSpec>(*parsed.spec->findMixer('N')); }
 const MoeSpec &expertsOf(const Parsed &parsed) { return std::get<MoeSpec>(*parsed.spec->findFfn('M')); }
-
-/// What `import` says of a weight, as JSON.
-std::string imported(const Parsed &parsed, llvm::StringRef name) {
-  auto source = llvm::json::parse(parsed.spec->source);
-  EXPECT_TRUE(bool(source));
-  const llvm::json::Value *value = source->getAsObject()->getObject("import")->getObject("weights")->get(name);
-  return value ? llvm::formatv("{0}", *value).str() : "none";
-}
 
 } // namespace
 
