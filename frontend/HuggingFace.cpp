@@ -389,11 +389,11 @@ void Translation::fixedKeys() {
   for (StringRef key : {"mlp_bias", "rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
   only("clip_qkv", Value());
-  compare({"quantization_config"}, Value(), Value());
-  if (const Value *quantized = takeOptional("quantization_config"))
-    errors.report("quantization_config", describe(*quantized) + " says that weights are quantized, and such files are "
-                                                                "not read; valid: null, beside weights of f32, bf16 "
-                                                                "or f16");
+  if (const Value *quantized = takeOptional("quantization_config")) // of files (runtime/train/BlockScales.h)
+    if (const Value *method = quantized->find("quant_method"); !method || method->string != "fp8")
+      errors.report("quantization_config", describe(*quantized) +
+                                               " says that weights are quantized in a form that is not "
+                                               "read; valid: null, or one with quant_method \"fp8\"");
   if (family.hasMamba)
     fixedKeysOfMamba();
   if (family.experts)

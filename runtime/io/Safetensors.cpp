@@ -1,12 +1,14 @@
 #include "runtime/io/Safetensors.h"
 
 #include "runtime/F16.h"
+#include "runtime/F8.h"
 #include "runtime/io/JsonText.h"
 #include "runtime/io/Shape.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <tuple>
 
 namespace braid::runtime {
 
@@ -19,6 +21,34 @@ constexpr uint64_t maxHeaderBytes = 100'000'000;
 
 constexpr std::array<DType, 7> dtypes = {DType::f32, DType::bf16, DType::f64, DType::i32,
                                          DType::i64, DType::u8,   DType::i16};
+
+using Packed = SafetensorsEntry::Packed;
+constexpr std::pair<Packed, std::string_view> packedNames[] = {
+    {Packed::f16, "F16"}, {Packed::e4m3, "F8_E4M3"}, {Packed::e8m0, "F8_E8M0"}};
+
+// The type that elements of this name are read as, and how they are packed.
+std::optional<std::pair<DType, Packed>> typeOfName(std::string_view name) {
+  for (auto [packed, known] : packedNames)
+    if (known == name)
+      return std::pair(DType::f32, packed);
+  for (DType dtype : dtypes)
+    if (safetensorsName(dtype) == name)
+      return std::pair(dtype, Packed::no);
+  return std::nullopt;
+}
+
+// Numbers at the end of `target`, narrower than f32, become f32 that fill it.
+template <typename Narrow, typename Widen> void widen(std::span<std::byte> target, Widen widen) {
+  size_t count = target.size() / sizeof(float);
+  const std::byte *narrow = target.data() + target.size() - count * sizeof(Narrow);
+  // Each ends in front of what has not been read yet.
+  for (size_t i = 0; i < count; ++i) {
+    Narrow value;
+    std::memcpy(&value, narrow + i * sizeof(Narrow), sizeof(Narrow));
+    float wide = widen(value);
+    std::memcpy(target.data() + i * sizeof(float), &wide, sizeof(float));
+  }
+}
 
 } // namespace
 
@@ -35,11 +65,11 @@ std::string_view safetensorsName(DType dtype) {
   return "";
 }
 
-std::optional<DType> dtypeFromSafetensors(std::string_view name) {
-  for (DType dtype : dtypes)
-    if (safetensorsName(dtype) == name)
-      return dtype;
-  return std::nullopt;
+std::string_view safetensorsName(const SafetensorsEntry &entry) {
+  for (auto [packed, name] : packedNames)
+    if (packed == entry.packed)
+      return name;
+  return safetensorsName(entry.dtype);
 }
 
 // ---- Reading --------------------------------------------------------------------------------------------------------
@@ -96,13 +126,13 @@ Status SafetensorsFile::readHeader() {
     if (!value["dtype"].is_string())
       return broken(fmt::format("dtype is {}; valid: \"F32\", \"BF16\", ..", shownValue(value["dtype"])));
     std::string dtype = value["dtype"].get<std::string>();
-    entry.half = dtype == "F16";
-    std::optional<DType> known = entry.half ? DType::f32 : dtypeFromSafetensors(dtype);
+    auto known = typeOfName(dtype);
     if (!known)
       return Status::error(ErrorCode::unsupported,
-                           "tensor '{}': dtype {} is not supported; valid: F32, BF16, F16, F64, I32, I64, U8, I16",
+                           "tensor '{}': dtype {} is not supported; valid: F32, BF16, F16, F64, F8_E4M3, F8_E8M0, I32, "
+                           "I64, U8, I16",
                            name, dtype);
-    entry.dtype = *known;
+    std::tie(entry.dtype, entry.packed) = *known;
     if (!value["shape"].is_array())
       return broken(fmt::format("shape is {}; valid: a list of dimensions", shownValue(value["shape"])));
     for (const Json &extent : value["shape"]) {
@@ -128,7 +158,7 @@ Status SafetensorsFile::readHeader() {
     if (begin > end || end > dataBytes)
       return broken(fmt::format("data_offsets [{}, {}] leave the {} bytes of data in the file (is it truncated?)",
                                 begin, end, dataBytes));
-    uint64_t elementBytes = sizeOf(entry.dtype) / (entry.half ? 2 : 1);
+    uint64_t elementBytes = sizeOf(entry.dtype) / entry.shrinks();
     if ((end - begin) % elementBytes != 0 || (end - begin) / elementBytes != static_cast<uint64_t>(*count))
       return broken(fmt::format("{} {} does not take the {} bytes of its data_offsets", dtype, formatShape(entry.shape),
                                 end - begin));
@@ -170,16 +200,13 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, uint64_t first, std:
   if (first > entry.bytes || target.size() > entry.bytes - first)
     return Status::error(ErrorCode::internal, "{}: bytes {} to {} of a tensor of {} were asked for", path(), first,
                          first + target.size(), entry.bytes);
-  if (!entry.half)
-    return file.read(entry.offset + first, target);
-  // Behind where the first of them will end: none is written over before it has been read.
-  std::span<std::byte> halves = target.subspan(target.size() / 2);
-  BRAID_TRY(file.read(entry.offset + first / 2, halves));
-  for (size_t i = 0; i < halves.size() / 2; ++i) {
-    uint16_t value;
-    std::memcpy(&value, halves.data() + 2 * i, 2);
-    float wide = fromF16(value);
-    std::memcpy(target.data() + 4 * i, &wide, 4);
+  uint64_t shrinks = entry.shrinks();
+  BRAID_TRY(file.read(entry.offset + first / shrinks, target.last(target.size() / shrinks)));
+  switch (entry.packed) {
+  case Packed::no: break;
+  case Packed::f16: widen<uint16_t>(target, fromF16); break;
+  case Packed::e4m3: widen<uint8_t>(target, fromE4M3); break;
+  case Packed::e8m0: widen<uint8_t>(target, fromE8M0); break;
   }
   return Status::success();
 }

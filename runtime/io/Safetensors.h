@@ -17,8 +17,11 @@ struct SafetensorsEntry {
   std::vector<int64_t> shape;
   uint64_t offset = 0; // from the start of the file
   uint64_t bytes = 0; // as read
-  bool half = false; // F16 in the file, half the bytes; read as the f32 that they are
-  uint64_t bytesInFile() const { return half ? bytes / 2 : bytes; }
+  // In the file an f32 may have fewer bits: it is read as the f32 that it is, of E4M3 without what its block is multiplied by.
+  enum class Packed : uint8_t { no, f16, e4m3, e8m0 };
+  Packed packed = Packed::no;
+  uint64_t bytesInFile() const { return bytes / shrinks(); }
+  uint64_t shrinks() const { return packed == Packed::no ? 1 : packed == Packed::f16 ? 2 : 4; }
 };
 
 // Reads and checks the header of a file; the tensors are read on demand.
@@ -72,6 +75,7 @@ private:
 
 // "F32", "BF16", "F64", "I32", "I64", "U8", "I16".
 std::string_view safetensorsName(DType dtype);
-std::optional<DType> dtypeFromSafetensors(std::string_view name);
+// Of what is packed the name that it has in files: "F16", "F8_E4M3", "F8_E8M0"; else that of its type.
+std::string_view safetensorsName(const SafetensorsEntry &entry);
 
 } // namespace braid::runtime

@@ -80,8 +80,14 @@ public:
       for (int64_t expert = 0; expert < recipe.experts; ++expert)
         fillings[recipe.nameOf(expert)].push_back({&tensor, recipe, expert});
     }
-    for (const auto &[name, of] : fillings)
+    for (const auto &[name, of] : fillings) {
+      if (files->scalesOf(name))
+        return Status::error(ErrorCode::unsupported,
+                             "{}: tensor '{}' is F8_E4M3, and weights are not written in that form; valid: a directory "
+                             "with the same model in F32, BF16 or F16",
+                             files->places().find(name)->second.file->path(), escaped(name));
       BRAID_TRY(checkRows(name, of));
+    }
     for (const auto &[one, other] : files->importMap().equal)
       if (auto found = fillings.find(other); found != fillings.end() && files->places().count(one))
         fillings.try_emplace(one, found->second);
@@ -252,12 +258,13 @@ private:
     if (const Linear back{1 / how.times, -how.plus / how.times}; back != Linear())
       convert(wanted.dtype, values, wanted.dtype, values.data(), back);
     bool isBf16 = wanted.dtype != entry.dtype;
-    rounded.resize(count * (entry.half ? sizeof(uint16_t) : sizeOf(entry.dtype)));
-    if (entry.half)
+    bool isF16 = entry.packed == SafetensorsEntry::Packed::f16;
+    rounded.resize(count * (isF16 ? sizeof(uint16_t) : sizeOf(entry.dtype)));
+    if (isF16)
       std::ranges::transform(as<float>(values), as<uint16_t>(rounded).begin(), toF16);
     else
       convert(wanted.dtype, values, entry.dtype, rounded.data());
-    for (size_t at = 0; (entry.half || isBf16) && at < count; ++at)
+    for (size_t at = 0; (isF16 || isBf16) && at < count; ++at)
       if (float value = as<float>(values)[at];
           (as<uint16_t>(rounded)[at] & 0x7fff) == (isBf16 ? 0x7f80 : 0x7c00) && std::isfinite(value))
         return Status::error("{}: tensor '{}' is {}, which cannot hold {} of {} (at most {}); valid: a directory whose "

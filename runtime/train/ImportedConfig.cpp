@@ -43,17 +43,55 @@ Json plain(const Json &value) {
   return items;
 }
 
+// None where there is no such file.
+Expected<std::optional<Json>> readConfig(const std::string &path) {
+  if (!pathExists(path))
+    return std::optional<Json>();
+  BRAID_ASSIGN(std::string text, readTextFile(path));
+  auto config = parseJsonObject(quoteBareWords(text));
+  BRAID_TRY(config.status().withContext(path));
+  return std::optional<Json>(*std::move(config));
+}
+
 } // namespace
+
+Expected<BlockScales> blockScalesOf(const std::string &directory) {
+  std::string path = directory + "/config.json";
+  BRAID_ASSIGN(std::optional<Json> config, readConfig(path));
+  BlockScales scales;
+  if (!config || !config->contains("quantization_config") || (*config)["quantization_config"].is_null())
+    return scales;
+  const Json &how = (*config)["quantization_config"];
+  auto wrong = [&](std::string_view key, const Json &value) {
+    return Status::error(ErrorCode::unsupported,
+                         "{}: quantization_config{} is {}, and weights in that form are not read; valid: "
+                         "{{\"quant_method\": \"fp8\", \"weight_block_size\": [rows, columns], ..}}, or null",
+                         path, key, shown(value));
+  };
+  if (!how.is_object())
+    return wrong("", how);
+  if (Json method = how.value("quant_method", Json()); method != "fp8")
+    return wrong(".quant_method", method);
+  if (Json format = how.value("fmt", Json("e4m3")); format != "e4m3")
+    return wrong(".fmt", format);
+  Json block = how.value("weight_block_size", Json::array({128u, 128u})); // as transformers has it
+  auto isSize = [](const Json &size) {
+    return size.is_number_unsigned() && size.get<uint64_t>() - 1 < uint64_t(1) << 30;
+  };
+  if (!block.is_array() || block.size() != 2 || !isSize(block[0]) || !isSize(block[1]))
+    return wrong(".weight_block_size", block);
+  scales.rows = block[0].get<int64_t>();
+  scales.columns = block[1].get<int64_t>();
+  return scales;
+}
 
 Status checkConfig(const Program &program, const std::string &directory) {
   std::optional<std::string_view> compiled = program.metadata("model_config");
   std::string path = directory + "/config.json";
-  if (!compiled || !pathExists(path))
+  if (!compiled)
     return Status::success();
-  BRAID_ASSIGN(std::string text, readTextFile(path));
-  auto config = parseJsonObject(quoteBareWords(text));
-  BRAID_TRY(config.status().withContext(path));
-  if (!config->contains("model_type"))
+  BRAID_ASSIGN(std::optional<Json> config, readConfig(path));
+  if (!config || !config->contains("model_type"))
     return Status::success();
   Json entries = Json::parse(*compiled, nullptr, /*allow_exceptions=*/false);
   auto damaged = [&] {

@@ -1,8 +1,9 @@
-// The config.json beside weights that other software wrote, against the one that a program was compiled from: weights
-// that were made with another base of rotations, window or norm are numbers for another function.
+// The config.json beside weights that other software wrote. Against the one that a program was compiled from: weights
+// that were made with another base of rotations, window or norm are numbers for another function. And how its files keep weights.
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/train/BlockScales.h"
 
 namespace braid::runtime {
 
@@ -13,5 +14,8 @@ namespace braid::runtime {
 // the first that is there must have the value; `absent` is what it says to leave all out. Null is left out, but with a
 // member "null", which is what it then stands for.
 Status checkConfig(const Program &program, const std::string &directory);
+
+// Its quantization_config; none where there is no such key or file. An error says what of it is not read.
+Expected<BlockScales> blockScalesOf(const std::string &directory);
 
 } // namespace braid::runtime

@@ -27,7 +27,9 @@ Expected<std::unique_ptr<ImportedFiles>> ImportedFiles::open(const Program &prog
                          "with 'import'",
                          directory, program.path());
   BRAID_TRY(checkConfig(program, directory));
+  BRAID_ASSIGN(BlockScales scales, blockScalesOf(directory));
   auto files = std::unique_ptr<ImportedFiles>(new ImportedFiles(program, std::move(directory), **std::move(map)));
+  files->scales = scales;
   BRAID_TRY(files->openAll());
   return files;
 }
@@ -105,6 +107,15 @@ SafetensorsEntry ImportedFiles::Recipe::partOf(const SafetensorsEntry &entry, in
   return part;
 }
 
+static bool isScaled(const SafetensorsEntry &entry) { return entry.packed == SafetensorsEntry::Packed::e4m3; }
+
+const ImportedFiles::Place *ImportedFiles::scalesOf(const std::string &name) const {
+  if (!isScaled(*table.find(name)->second.entry))
+    return nullptr;
+  auto found = table.find(name + std::string(BlockScales::suffix));
+  return found == table.end() ? nullptr : &found->second;
+}
+
 Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) const {
   std::set<std::string> wanted;
   std::string missing, extra;
@@ -113,8 +124,17 @@ Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) cons
     BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
     for (int64_t expert = 0; expert < recipe.tensors(); ++expert) {
       std::string name = recipe.nameOf(expert);
-      if (!table.count(name) && ++missingCount == 1)
-        missing = fmt::format("'{}', which is '{}'", escaped(name), tensor.name);
+      auto found = table.find(name);
+      if (found == table.end()) {
+        if (++missingCount == 1)
+          missing = fmt::format("'{}', which is '{}'", escaped(name), tensor.name);
+      } else if (isScaled(*found->second.entry)) {
+        std::string ofBlocks = name + std::string(BlockScales::suffix);
+        if (!table.count(ofBlocks) && ++missingCount == 1)
+          missing = fmt::format("'{}', the scales of blocks of '{}' (F8_E4M3), which is '{}'", escaped(ofBlocks),
+                                escaped(name), tensor.name);
+        wanted.insert(std::move(ofBlocks));
+      }
       wanted.insert(std::move(name));
     }
   }
@@ -165,6 +185,15 @@ Status ImportedFiles::check(const LogicalTensor &tensor) const {
       return wrong(fmt::format("is {}, but '{}' is {} in the program; valid: {}", toString(entry.dtype), tensor.name,
                                toString(tensor.dtype),
                                converts(DType::f32, tensor.dtype) ? "f32, bf16, f16" : toString(tensor.dtype)));
+    if (const Place *ofBlocks = scalesOf(found->first)) {
+      if (!scales.rows)
+        return wrong(
+            fmt::format("is F8_E4M3, and no config.json beside it says of which blocks its scales are; valid: one "
+                        "with quantization_config"));
+      Status fits = scales.check(*ofBlocks->entry, entry.shape);
+      if (!fits.ok())
+        return wrong(fits.message());
+    }
     if (recipe.tensor->stacked && (entry.shape.empty() || entry.shape[0] != recipe.experts))
       return wrong(fmt::format("has shape {}, whose first dimension is not the {} experts of '{}' in the program",
                                formatShape(entry.shape), recipe.experts, tensor.name));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/io/Safetensors.h"
+#include "runtime/train/BlockScales.h"
 #include "runtime/train/CheckpointIndex.h"
 #include "runtime/train/ImportMap.h"
 
@@ -38,6 +39,9 @@ public:
   const ImportMap &importMap() const { return map; }
   const std::vector<std::unique_ptr<SafetensorsFile>> &files() const { return opened; }
   const std::map<std::string, Place> &places() const { return table; } // of every tensor
+  const BlockScales &blockScales() const { return scales; }
+  // Of a tensor whose elements are multiplied block by block what they are multiplied by; nullptr: of another.
+  const Place *scalesOf(const std::string &name) const;
   Expected<Recipe> recipeOf(const LogicalTensor &tensor) const;
   // What ranks compare.
   ContentHash contents() const;
@@ -56,6 +60,7 @@ private:
   const Program &program;
   std::string path;
   ImportMap map;
+  BlockScales scales;
   std::vector<std::unique_ptr<SafetensorsFile>> opened;
   std::map<std::string, Place> table;
 };

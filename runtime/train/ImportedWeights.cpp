@@ -42,6 +42,8 @@ private:
     size_t element = sizeOf(entry.dtype);
     source.resize(entry.bytes);
     BRAID_TRY(place.file->read(entry, source));
+    if (const ImportedFiles::Place *ofBlocks = files->scalesOf(recipe.nameOf(expert)))
+      BRAID_TRY(scale(entry.shape, *ofBlocks->file, recipe.partOf(*ofBlocks->entry, expert)));
     if (how.rows) { // in place: what is kept only moves to the front
       size_t groups = static_cast<size_t>(how.groups), ofGroup = source.size() / groups;
       size_t row = ofGroup / static_cast<size_t>(entry.shape[0] / how.groups);
@@ -66,6 +68,16 @@ private:
     part.resize(out.size() / sizeOf(wanted) * element);
     copyShared({zeros, recipe.shape}, source.data(), target, part.data(), element);
     convert(entry.dtype, part, wanted, out.data(), {how.times, how.plus});
+    return Status::success();
+  }
+
+  // What `source` holds, by the scales of its blocks.
+  Status scale(const std::vector<int64_t> &shape, const SafetensorsFile &file, const SafetensorsEntry &entry) {
+    part.resize(entry.bytes);
+    BRAID_TRY(file.read(entry, part));
+    ordered.resize(entry.bytes / sizeOf(entry.dtype) * sizeof(float));
+    convert(entry.dtype, part, DType::f32, ordered.data());
+    files->blockScales().apply(shape, ordered, source);
     return Status::success();
   }
 

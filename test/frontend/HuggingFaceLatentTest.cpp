@@ -192,9 +192,13 @@ TEST(HuggingFaceLatent, Refusals) {
     const char *family;
     std::string text, message;
   } cases[] = {
-      {"deepseek_v3", R"("quantization_config": {"quant_method": "fp8"})",
-       "quantization_config: an object says that weights are quantized, and such files are not read; valid: null, "
-       "beside weights of f32, bf16 or f16"},
+      {"deepseek_v3", R"("quantization_config": {"quant_method": "awq"})",
+       "quantization_config: an object says that weights are quantized in a form that is not read; valid: null, or one "
+       "with quant_method \"fp8\""},
+      {"deepseek_v3", R"("quantization_config": "fp8")",
+       "quantization_config: \"fp8\" says that weights are quantized in a form that is not read; valid: null, or one "
+       "with "
+       "quant_method \"fp8\""},
       {"deepseek_v3", R"("attention_bias": true)",
        "attention_bias: true of a deepseek_v3 config is not computed; valid: false"},
       {"deepseek_v3", R"("num_key_value_heads": 8)",

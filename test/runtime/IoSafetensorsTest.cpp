@@ -4,6 +4,7 @@
 #include "runtime/io/Safetensors.h"
 
 #include <cmath>
+#include <cstring>
 
 namespace braid::runtime::test {
 namespace {
@@ -67,8 +68,10 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
   expectError(withHeader(std::string(100000, '['), 0), "the file looks truncated");
   expectError(withHeader(std::string("{}\0{}", 5), 0), "is not JSON: a NUL byte at byte 3 of 5");
   expectError(withHeader("{\"a\":1}", 0), "tensor 'a' in the safetensors header: not a JSON object");
-  expectError(withHeader(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", 1),
-              "dtype F8_E4M3 is not supported; valid: F32, BF16, F16, F64, I32, I64, U8, I16");
+  expectError(withHeader(R"({"a":{"dtype":"F8_E5M2","shape":[1],"data_offsets":[0,1]}})", 1),
+              "dtype F8_E5M2 is not supported; valid: F32, BF16, F16, F64, F8_E4M3, F8_E8M0, I32, I64, U8, I16");
+  expectError(withHeader(R"({"a":{"dtype":"F8_E4M3","shape":[3],"data_offsets":[0,4]}})", 4),
+              "F8_E4M3 [3] does not take the 4 bytes");
   expectError(withHeader(R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4),
               "F16 [1] does not take the 4 bytes");
   expectError(withHeader(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4), "non-negative");
@@ -104,6 +107,47 @@ TEST(IoSafetensors, RejectsBrokenHeaders) {
                          R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
                          4),
               "starts at byte 0 of the data, but the one before ends at 4");
+}
+
+TEST(IoSafetensors, NumbersOfEightBitsAreReadAsTheNumbersThatTheyAre) {
+  std::string data;
+  for (int bits = 0; bits < 256; ++bits)
+    data += static_cast<char>(bits);
+  std::string header = R"({"e":{"dtype":"F8_E4M3","shape":[16,16],"data_offsets":[0,256]},)"
+                       R"("s":{"dtype":"F8_E8M0","shape":[256],"data_offsets":[256,512]}})";
+  TemporaryDirectory directory;
+  writeText(directory / "x", withHeader(header, 0) + data + data);
+  auto file = SafetensorsFile::open(directory / "x");
+  ASSERT_TRUE(file) << file.message();
+  std::vector<float> e(256), s(256), part(7);
+  for (auto [name, read] : {std::pair("e", &e), std::pair("s", &s)}) {
+    const SafetensorsEntry &entry = *file->find(name);
+    EXPECT_EQ(entry.dtype, DType::f32);
+    ASSERT_EQ(entry.bytes, 1024u);
+    EXPECT_EQ(entry.bytesInFile(), 256u);
+    EXPECT_EQ(safetensorsName(entry), name == std::string("e") ? "F8_E4M3" : "F8_E8M0");
+    ASSERT_TRUE(file->read(entry, std::as_writable_bytes(std::span(*read))).ok());
+    ASSERT_TRUE(file->read(entry, 4 * 249, std::as_writable_bytes(std::span(part))).ok());
+    EXPECT_EQ(std::memcmp(part.data(), read->data() + 249, sizeof(float) * 7), 0);
+  }
+  for (int bits = 0; bits < 256; ++bits) {
+    int exponent = bits >> 3 & 15, fraction = bits & 7;
+    if ((bits & 0x7f) == 0x7f) { // no infinities
+      EXPECT_TRUE(std::isnan(e[bits])) << bits;
+    } else {
+      float value = exponent ? std::ldexp(8.0f + fraction, exponent - 10) : std::ldexp(1.0f * fraction, -9);
+      EXPECT_EQ(e[bits], bits >> 7 ? -value : value) << bits;
+      EXPECT_EQ(std::signbit(e[bits]), bits >> 7 != 0) << bits;
+    }
+    if (bits == 255)
+      EXPECT_TRUE(std::isnan(s[bits]));
+    else
+      EXPECT_EQ(s[bits], std::ldexp(1.0f, bits - 127)) << bits;
+  }
+  // By hand: the smallest, 1, the largest.
+  EXPECT_EQ(e[1], 0x1p-9f);
+  EXPECT_EQ(e[0x38], 1.0f);
+  EXPECT_EQ(e[0x7e], 448.0f);
 }
 
 TEST(IoSafetensors, HalvesAreReadAsTheNumbersThatTheyAre) {
