@@ -5,7 +5,7 @@ trained them for three steps and written them back?
 
 Needs PyTorch and transformers, and braid-compile and braid-run in PATH; no GPU. For each family: the config compiled, a prefill of 32 tokens
 and a token decoded behind it, from the files as transformers writes them (f32, several of them), then from a checkpoint, whose export
-transformers reads. Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
+transformers reads; of some families from fp8. Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
 transformers misses a tensor of the export.
 """
 import json
@@ -121,6 +121,9 @@ FAMILIES["gemma3_text"] = [
 PREFILL = 32
 
 
+FP8 = ("deepseek_v3", "minimax_m2", "qwen3_moe", "qwen3_next", "glm4_moe")  # published in that form, too
+
+
 def run(*command):
     result = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if result.returncode:
@@ -147,6 +150,26 @@ def publish(made):
         index.write_text(json.dumps(table))
 
 
+def quantize(made, packed, plain):
+    """Files as publishers of fp8 have them (matrices of layers but routers), and the same weights in f32, by PyTorch's type of 8 bits."""
+    block, config = (32, 24), json.loads((made / "config.json").read_text())
+    for target in (packed, plain):
+        target.mkdir()
+    (plain / "config.json").write_text(json.dumps(config))
+    (packed / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": block}}))
+    small, large = {}, {}
+    for name, weight in ((name, weight) for file in made.glob("*.safetensors") for name, weight in safetensors.torch.load_file(file).items()):
+        small[name] = large[name] = weight
+        if weight.ndim == 2 and ".layers." in name and not name.endswith((".gate.weight", "norm.weight")):
+            grow = lambda scales: scales.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)[: weight.shape[0], : weight.shape[1]]
+            padded = torch.nn.functional.pad(weight.abs(), (0, -weight.shape[1] % block[1], 0, -weight.shape[0] % block[0]))
+            scales = padded.unflatten(1, (-1, block[1])).unflatten(0, (-1, block[0])).amax((1, 3)) / 448
+            small[name], small[name + "_scale_inv"] = (weight / grow(scales)).to(torch.float8_e4m3fn), scales
+            large[name] = small[name].float() * grow(scales)
+    for target, tensors in ((packed, small), (plain, large)):
+        safetensors.torch.save_file({name: weight.contiguous() for name, weight in tensors.items()}, target / "model.safetensors", {"format": "pt"})
+
+
 def differences(model, program, checkpoint, folder):
     """-> the largest difference and the largest logit, of the prefill and of the token behind it."""
     tokens = np.random.default_rng(0).integers(0, 256, (1, PREFILL + 1)).astype(np.int32)
@@ -166,7 +189,7 @@ def differences(model, program, checkpoint, folder):
 
 
 def compare(family, more, folder):
-    """-> `differences` of the model as transformers made it, and of the one that was trained and exported."""
+    """-> `differences` of the model as transformers made it, of the one that was trained and exported, and of one whose files are fp8."""
     torch.manual_seed(1)
     given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if family.startswith("mamba") else BASE
     if family == "nemotron_h":
@@ -194,7 +217,11 @@ def compare(family, more, folder):
     read, loading = kind.from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
     if any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         sys.exit(f"{family}: {loading}")
-    return differences(model, program, made, folder), differences(fix(read), program, trained, folder)
+    results = {"": differences(model, program, made, folder), "trained and exported ": differences(fix(read), program, trained, folder)}
+    if family in FP8:
+        quantize(made, folder / "packed", folder / "plain")
+        results["fp8 "] = differences(fix(kind.from_pretrained(folder / "plain", dtype=torch.float32)), program, folder / "packed", folder)
+    return results
 
 
 wrong = 0
@@ -202,7 +229,7 @@ for family in sys.argv[1:] or FAMILIES:
     for more in FAMILIES[family]:
         with tempfile.TemporaryDirectory() as folder:
             results = compare(family, more, pathlib.Path(folder))
-        for what, ((prefill, scale), (decode, behind)) in zip(("", "trained and exported "), results):
+        for what, ((prefill, scale), (decode, behind)) in results.items():
             isWrong = not (prefill < 1e-4 * scale and decode < 1e-4 * behind)
             wrong += isWrong
             print(f"{family} {json.dumps(more)}: {what}prefill {prefill:.2g} of {scale:.3g}, decode {decode:.2g} of {behind:.3g}{' WRONG' if isWrong else ''}",
