@@ -2,6 +2,7 @@
 #include "test/frontend/HuggingFaceConfigs.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Regex.h"
+#include <set>
 
 using namespace braid;
 
@@ -492,6 +493,8 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
                          "expert_hidden|shared_hidden|shared_gate|tie_embeddings|mixers|ffns|import|norm_eps|kernel|"
                          "window|scaling|original_context_len|normalize)([^_a-z]|$)");
   int64_t refused = 0;
+  size_t number = 0;
+  std::set<std::string> seen;
   for (const auto &[family, keys] : configs) {
     std::string whole = config(family, keys);
     Parsed parsed = parse(whole);
@@ -512,16 +515,22 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
         EXPECT_FALSE(ours.match(message)) << family << " " << key << ": " << error;
       }
     };
+    ++number;
     for (const auto &entry : *json->getAsObject())
-      for (const char *value : wrong) {
-        if (entry.first == "model_type")
+      for (auto [i, value] : llvm::enumerate(wrong)) {
+        // A key that many families have meets some of the values in each.
+        if (entry.first == "model_type" || (seen.count(entry.first.str()) && (i + number) % 4))
           continue;
         llvm::json::Object object = *json->getAsObject();
         object[entry.first] = llvm::cantFail(llvm::json::parse(value));
         check(entry.first.str(), object);
       }
+    for (const auto &entry : *json->getAsObject())
+      seen.insert(entry.first.str());
     for (const auto &entry : *json->getAsObject()->getObject("rope_scaling"))
-      for (const char *value : wrong) {
+      for (auto [i, value] : llvm::enumerate(wrong)) {
+        if (number > 1 && (i + number) % 4)
+          continue;
         llvm::json::Object object = *json->getAsObject();
         (*object.getObject("rope_scaling"))[entry.first] = llvm::cantFail(llvm::json::parse(value));
         check("rope_scaling." + entry.first.str(), object);

@@ -3,7 +3,7 @@
     models.py FOLDER [all]
 
 Every model of the folder compiles up to its commands, as it is and with other flags: bf16, and two ranks with woven slices whose layers
-are computed again, in bf16 too (without `all` bf16 on one rank is for some only, and the model of most layers, whose kinds smaller ones have, is as it is). Of each: what runs is a kernel of the module or a listed library call, every kernel runs, no kernel knows an instance
+are computed again, in bf16 too (without `all` small ones go so two rounds deep, bf16 on one rank is for some only, and the model of most layers, whose kinds smaller ones have, is as it is). Of each: what runs is a kernel of the module or a listed library call, every kernel runs, no kernel knows an instance
 of linear models, and the memory planned for each entry is within a tenth of what must be alive at its worst moment. Small models, two
 and four rounds of their pattern deep: the same kernels and commands. Memory of generation by length: none for linear layers; of training by attention: linear.
 """
@@ -108,7 +108,8 @@ def check_depth(two, four):
 def variants(path, everything):
     """(what, flags) of a model; large models once more in bf16 on two ranks."""
     large = path.stem.startswith("linear-moe") or (path.stem == DEEPEST and not everything)
-    yield "as it is", []
+    if everything or path.stem in ALONE or not path.stem.startswith("tiny"):
+        yield "as it is", []
     if not large and (everything or path.stem in ALONE):
         yield "bf16", BF16
     if not large or path.stem.endswith("2b"):
@@ -133,6 +134,7 @@ def problems_of(path, build, everything):
         period = math.lcm(*map(len, patterns))
         two, four = (build(path, changes={"num_layers": period * rounds}) for rounds in (2, 4))
         yield from check_depth(two, four)
+        yield from (f"{2 * period} layers: {problem}" for problem in [*check_commands(two), *check_memory(two)])
         print(f"{path.name}, {2 * period} and {4 * period} layers: {len(two.kernels)} and {len(four.kernels)} kernels")
 
 
