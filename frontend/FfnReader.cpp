@@ -84,11 +84,10 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
   MoeSpec spec;
   r.requireInteger("num_experts", spec.numExperts, 1, maxExperts);
   spec.topK = 1;
-  r.requireInteger("top_k", spec.topK, INT64_MIN, INT64_MAX); // not more than experts: checkModelSpec
-  if (spec.topK < 1)
-    r.error("top_k", llvm::formatv("{0} is out of range; valid: 1 to {1}", spec.topK,
-                                   spec.numExperts > 0 ? spec.numExperts : maxExperts)
-                         .str());
+  const Value *topK = r.take("top_k");
+  int64_t experts = spec.numExperts > 0 ? spec.numExperts : maxExperts;
+  bool isMore = topK && topK->kind == Kind::integer && topK->integer > experts; // checkModelSpec says so
+  r.requireInteger("top_k", spec.topK, 1, isMore ? INT64_MAX : experts);
   r.requireInteger("expert_hidden", spec.expertHidden, 1, maxHidden);
   int64_t before = errors.number();
   r.integer("shared_hidden", spec.sharedHidden, 0, maxHidden);

@@ -135,8 +135,8 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     };
     const Value *type = rope->find("rope_type"), *spelled = type ? type : rope->find("type");
     if (!layers.empty() && older && spelled && !type)
-      errors.report(key + ".type", "is not what transformers reads of a " + family.name.str() +
-                                       " config, which then turns nothing slower; valid: rope_type");
+      errors.report(key + ".type", "is not what transformers reads of " + configOf(family.name) +
+                                       ", which then turns nothing slower; valid: rope_type");
     StringRef name = spelled && spelled->kind == Kind::string ? StringRef(spelled->string) : "default";
     std::vector<StringRef> valid = {"rope_type", "rope_theta"};
     if (readsTurns)
@@ -178,7 +178,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
       } else if (family.splitsLinear && (field.name == "mrope_section" || field.name == "mrope_interleaved")) {
         // Of text all three positions are one.
       } else if (field.name != "type" && !llvm::is_contained(valid, field.name) && llvm::is_contained(types, name)) {
-        errors.report(path, "unknown key of a " + family.name.str() + " config with rope_type \"" + name.str() +
+        errors.report(path, "unknown key of " + configOf(family.name) + " with rope_type \"" + name.str() +
                                 "\"; valid: " + join(valid));
       }
     }
@@ -678,8 +678,8 @@ std::optional<HuggingFaceModel> Translation::run() {
   fixedKeys();
   for (const Field &field : config.fields)
     if (!llvm::is_contained(known, field.name))
-      errors.report(field.name, describe(field.value) + " is of an unknown key of a " + family.name.str() +
-                                    " config; valid: the keys that models/README.md lists");
+      errors.report(field.name, describe(field.value) + " is of an unknown key of " + configOf(family.name) +
+                                    "; valid: the keys that models/README.md lists");
   if (errors.number() != before)
     return std::nullopt;
   Value description = object(std::move(fields));
@@ -712,9 +712,9 @@ static std::optional<HuggingFaceModel> translatePart(const Value &config, const 
     } else if (field.name == "tie_word_embeddings") {
       tied = &field;
     } else {
-      errors.report(field.name, describe(field.value) + " is of an unknown key of a " +
-                                    family.name.drop_back(StringRef("_text").size()).str() +
-                                    " config; valid: those of text stand in text_config");
+      errors.report(field.name, describe(field.value) + " is of an unknown key of " +
+                                    configOf(family.name.drop_back(StringRef("_text").size())) +
+                                    "; valid: those of text stand in text_config");
     }
   }
   llvm::erase_if(text.fields, [](const Field &own) { return own.name == "tie_word_embeddings"; });

@@ -182,14 +182,19 @@ void Translation::sparseLayers(const Value &layers, std::string &pattern) {
   pattern = each;
 }
 
-/// The router of DeepSeek-V2: the largest scores, with group_limited_greedy of the groups whose largest score is large. In
-/// transformers norm_topk_prob does nothing there.
+/// The router of DeepSeek-V2: the largest scores, with group_limited_greedy of the groups whose largest score is large.
 std::vector<Field> Translation::greedyExperts() {
   Value method = get("topk_method", stringValue("greedy")), topK = get("num_experts_per_tok", Value());
   if (topK.kind == Kind::null)
     errors.report("num_experts_per_tok",
                   "is missing, without which transformers chooses none; valid: an integer above 0");
-  only("norm_topk_prob", boolValue(false), /*nullable=*/true);
+  const Value *normalize = takeOptional("norm_topk_prob");
+  if (normalize && !isEqual(*normalize, boolValue(false)))
+    errors.report("norm_topk_prob", describe(*normalize) + " of " + configOf(family.name) +
+                                        " is not computed: transformers does not read it, and never divides weights "
+                                        "of experts by their sum, as the code published with the models then does; "
+                                        "valid: false, null");
+  compare({"norm_topk_prob"}, boolValue(false), boolValue(false));
   std::vector<Field> router = {{"score", stringValue("softmax")},
                                {"scale", get("routed_scaling_factor", numberValue(family.expertScale))}};
   if (isEqual(method, stringValue("group_limited_greedy"))) {

@@ -85,8 +85,8 @@ void Translation::fixedKeysOfGemma() {
     const Value *given = take("hidden_act"), usual = stringValue(valid[1]);
     compare({"hidden_act"}, usual, usual, /*null=*/nullptr, /*same=*/{stringValue(valid[0])});
     if (given && (given->kind != Kind::string || !llvm::is_contained(valid, given->string)))
-      errors.report("hidden_act", describe(*given) + " of a " + family.name.str() +
-                                      " config is not computed; valid: \"gelu_pytorch_tanh\", \"gelu\", which is "
+      errors.report("hidden_act", describe(*given) + " of " + configOf(family.name) +
+                                      " is not computed; valid: \"gelu_pytorch_tanh\", \"gelu\", which is "
                                       "taken for the same");
     only("hidden_activation", stringValue(valid[1]), /*nullable=*/true);
   }

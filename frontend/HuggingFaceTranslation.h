@@ -15,6 +15,11 @@ inline bool isEqual(const Value &a, const Value &b) {
                                       : a.kind == b.kind && a.boolean == b.boolean && a.string == b.string;
 }
 
+/// "an olmo2 config".
+inline std::string configOf(llvm::StringRef family) {
+  return (llvm::StringRef("aeiou").contains(family.front()) ? "an " : "a ") + family.str() + " config";
+}
+
 /// The shortest pattern that this one repeats.
 std::string shortest(llvm::StringRef pattern);
 /// Of parts named by letters those that the pattern uses: a description has no other.
@@ -80,8 +85,8 @@ private:
     const Value *v = take(key);
     compare({key.str()}, valid, valid);
     if (v && !isEqual(*v, valid) && !(nullable && v->kind == Kind::null))
-      errors.report(key, describe(*v) + " of a " + family.name.str() +
-                             " config is not computed; valid: " + describe(valid) + (nullable ? ", null" : ""));
+      errors.report(key, describe(*v) + " of " + configOf(family.name) + " is not computed; valid: " + describe(valid) +
+                             (nullable ? ", null" : ""));
   }
   Value object(std::vector<Field> fields) {
     Value v;

@@ -79,7 +79,9 @@ public:
   bool number_float(double value, const std::string &text) {
     Value v;
     v.kind = Kind::number, v.number = value;
-    if (std::abs(value) >= 0x1p53)
+    bool becameZero =
+        value == 0 && StringRef(text).split('e').first.split('E').first.find_first_of("123456789") != StringRef::npos;
+    if (std::abs(value) >= 0x1p53 || becameZero)
       v.string = text;
     return add(std::move(v)) != nullptr;
   }
@@ -293,14 +295,15 @@ std::string Errors::nameOf(StringRef path) const {
 }
 
 void Errors::report(StringRef path, const std::string &message) {
-  if (++count > 20)
-    return; // one wrong file should not fill the screen
+  ++count;
   StringRef rest = path;
   const Value &at = deepest(rest);
-  if (!at.flag.empty())
-    return error((at.flag + ": " + message).str());
   std::string where = path.empty() ? std::string() : shown(path) + ": ";
-  error(llvm::formatv("{0}:{1}: {2}{3}", filename, at.line, where, message).str());
+  std::string sentence = at.flag.empty() ? llvm::formatv("{0}:{1}: {2}{3}", filename, at.line, where, message).str()
+                                         : (at.flag + ": " + message).str();
+  constexpr size_t most = 20; // one wrong file should not fill the screen
+  if (said.size() < most && said.insert(sentence).second) // a value of a config may be read by several parts
+    error(sentence);
 }
 
 //===- Reader -----------------------------------------------------------------------------------------------------===//
@@ -316,7 +319,12 @@ Reader::~Reader() {
       continue;
     StringRef nearest;
     unsigned best = static_cast<unsigned>(name.size()) / 3 + 1;
-    for (const std::string &candidate : known) {
+    std::vector<StringRef> valid;
+    llvm::copy_if(known, std::back_inserter(valid),
+                  [&](const std::string &key) { return !llvm::is_contained(refused, key); });
+    for (StringRef candidate : valid) {
+      if (object.find(candidate)) // it is there: another one is meant
+        continue;
       unsigned distance = StringRef(name).take_front(64).edit_distance(candidate, true, best);
       if (distance < best || (distance == best && nearest.empty()))
         best = distance, nearest = candidate;
@@ -324,7 +332,6 @@ Reader::~Reader() {
     std::string message = "unknown key";
     if (!nearest.empty())
       message += "; did you mean " + nearest.str() + "?";
-    std::vector<StringRef> valid(known.begin(), known.end());
     if (valid.empty())
       message += "; none is accepted here yet";
     else if (nearest.empty())
@@ -349,11 +356,17 @@ const Value *Reader::require(StringRef key, StringRef hint) {
   return value;
 }
 
-const Value *Reader::typed(StringRef key, bool (*test)(const Value &), StringRef what) {
+void Reader::refuse(StringRef key, const std::string &message) {
+  refused.push_back(key.str());
+  if (take(key))
+    error(key, message);
+}
+
+const Value *Reader::typed(StringRef key, bool (*test)(const Value &), const llvm::Twine &what) {
   const Value *value = take(key);
   if (!value || test(*value))
     return value;
-  error(key, describe(*value) + " is not " + what.str());
+  error(key, (describe(*value) + " is not " + what).str());
   return nullptr;
 }
 
@@ -368,7 +381,7 @@ void Reader::integer(StringRef key, int64_t &value, int64_t least, int64_t most)
   auto isInteger = [](const Value &v) {
     return v.kind == Kind::integer || (v.kind == Kind::number && std::trunc(v.number) == v.number);
   };
-  const Value *v = typed(key, isInteger, "an integer");
+  const Value *v = typed(key, isInteger, llvm::formatv("an integer; valid: {0} to {1}", least, most).str());
   if (!v)
     return;
   // Beyond 2^53 a double has lost digits of the text: such a number must be written as an integer of 64 bits.
@@ -389,25 +402,27 @@ void Reader::requireInteger(StringRef key, int64_t &value, int64_t least, int64_
 
 void Reader::number(StringRef key, double &value, double least, double most, bool leastAllowed) {
   noteDefault(key, (leastAllowed ? least <= value : least < value) && value <= most, value);
-  const Value *v = typed(key, [](const Value &v) { return v.isNumber(); }, "a number");
+  std::string valid =
+      llvm::formatv("valid: {0}{1} to {2}", leastAllowed ? "" : "above ", numberText(least), numberText(most));
+  const Value *v = typed(key, [](const Value &v) { return v.isNumber(); }, "a number; " + valid);
   if (!v)
     return;
-  if (v->number < least || v->number > most || (v->number == least && !leastAllowed))
-    return error(key, llvm::formatv("{0} is out of range; valid: {1}{2} to {3}", numberText(v->number),
-                                    leastAllowed ? "" : "above ", numberText(least), numberText(most))
-                          .str());
-  if (survives(key, v->number, most, least <= 0 && leastAllowed))
+  bool isZero = v->number == 0 && v->string.empty(); // what only becomes 0 is not out of range
+  if (v->number < least || v->number > most || (v->number == least && !leastAllowed && (isZero || least != 0)))
+    return error(key, describe(*v) + " is out of range; " + valid);
+  if (survives(key, *v, most, least <= 0 && leastAllowed))
     value = v->number + 0.0; // -0.0 is 0
 }
 
-bool Reader::survives(StringRef key, double value, double most, bool zeroAllowed) {
+bool Reader::survives(StringRef key, const Value &given, double most, bool zeroAllowed) {
   bool wide = errors.doublePrecision;
+  double value = given.number;
   double kept = wide ? value : static_cast<float>(value);
   double smallest = wide ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
-  if (value == 0 || std::abs(kept) >= smallest)
+  if ((value == 0 && given.string.empty()) || std::abs(kept) >= smallest)
     return true;
   error(key, llvm::formatv("{0} becomes {1} in {2}, whose normal numbers begin at {3}; valid: {4}{3} to {5}",
-                           numberText(value), numberText(kept), wide ? "f64" : "f32", numberText(smallest),
+                           describe(given), numberText(kept), wide ? "f64" : "f32", numberText(smallest),
                            zeroAllowed ? "0, or " : "", numberText(most))
                  .str());
   return false;
@@ -458,22 +473,28 @@ const std::string *Reader::requireChoice(StringRef key, llvm::ArrayRef<StringRef
 }
 
 void Reader::range(StringRef key, std::array<double, 2> &value) {
+  constexpr llvm::StringLiteral valid = "; valid: 0 < low < high <= 1e6";
   const Value *v = take(key);
   if (!v)
     return;
-  if (v->kind != Kind::array || v->items.size() != 2 || !v->items[0].isNumber() || !v->items[1].isNumber())
-    return error(key, describe(*v) + " is not a list of two numbers [low, high]");
+  if (v->kind != Kind::array || v->items.size() != 2)
+    return error(key, (describe(*v) + " is not a list of two numbers [low, high]" + valid).str());
+  for (const Value &item : v->items)
+    if (!item.isNumber())
+      return error(key, ("[low, high] has " + describe(item) + ", which is not a number" + valid).str());
   double low = v->items[0].number, high = v->items[1].number;
   if (!(low > 0 && low < high && high <= 1e6))
-    return error(
-        key,
-        llvm::formatv("[{0}, {1}] is no range; valid: 0 < low < high <= 1e6", numberText(low), numberText(high)).str());
-  if (survives(key, low, 1e6, /*zeroAllowed=*/false) && survives(key, high, 1e6, /*zeroAllowed=*/false))
+    return error(key,
+                 llvm::formatv("[{0}, {1}] is no range{2}", describe(v->items[0]), describe(v->items[1]), valid).str());
+  if (survives(key, v->items[0], 1e6, /*zeroAllowed=*/false) && survives(key, v->items[1], 1e6, /*zeroAllowed=*/false))
     value = {low, high};
 }
 
 void Reader::numbers(StringRef key, std::vector<double> &values, double least, double most, size_t count) {
-  const Value *v = typed(key, [](const Value &v) { return v.kind == Kind::array; }, "a list of numbers");
+  const Value *v = typed(
+      key, [](const Value &v) { return v.kind == Kind::array; },
+      llvm::formatv("a list of numbers; valid: 1 to {0} from {1} to {2}", count, numberText(least), numberText(most))
+          .str());
   if (!v)
     return;
   if (v->items.empty() || v->items.size() > count)
@@ -481,7 +502,7 @@ void Reader::numbers(StringRef key, std::vector<double> &values, double least, d
   for (const Value &item : v->items) {
     if (!item.isNumber() || item.number < least || item.number > most)
       return error(key, describe(item) + " is not a number from " + numberText(least) + " to " + numberText(most));
-    if (!survives(key, item.number, most, least <= 0))
+    if (!survives(key, item, most, least <= 0))
       return;
   }
   values.clear();

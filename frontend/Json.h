@@ -6,6 +6,8 @@
 
 #include "frontend/ModelSpec.h"
 
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/Twine.h"
 #include "llvm/Support/JSON.h"
 
 #include <memory>
@@ -21,7 +23,8 @@ struct Value {
   bool boolean = false;
   int64_t integer = 0;
   double number = 0; ///< also set for integers
-  std::string string; ///< of a number beyond 2^53: its text, of which `number` may have lost digits
+  std::string
+      string; ///< of a number beyond 2^53, or that is none but 0 in `number`: its text, of which that has lost digits
   std::vector<Value> items; ///< array
   std::vector<Field> fields; ///< object, in file order
   int64_t line = 0;
@@ -81,6 +84,7 @@ private:
   llvm::StringRef filename;
   DiagnosticFn error;
   int64_t count = 0;
+  llvm::StringSet<> said;
 };
 
 /// Takes the keys of one object. Every reader leaves the default where the key is absent or wrong.
@@ -95,6 +99,8 @@ public:
   bool has(llvm::StringRef key) const { return object.find(key); }
   std::string pathOf(llvm::StringRef key) const;
   void error(llvm::StringRef key, const std::string &message);
+  /// A key that is never valid here, and why: no message offers it.
+  void refuse(llvm::StringRef key, const std::string &message);
   /// A key that must be there: reports it missing.
   const Value *require(llvm::StringRef key, llvm::StringRef hint);
   /// The name at `key`, which must be there and be one of `names`; else null.
@@ -118,16 +124,16 @@ public:
   const Value *objectAt(llvm::StringRef key, bool nullable = false, bool *isNull = nullptr);
 
 private:
-  const Value *typed(llvm::StringRef key, bool (*test)(const Value &), llvm::StringRef what);
+  const Value *typed(llvm::StringRef key, bool (*test)(const Value &), const llvm::Twine &what);
   bool isOneOf(llvm::StringRef key, const Value &value, llvm::ArrayRef<llvm::StringRef> names, bool nullable);
-  bool survives(llvm::StringRef key, double value, double most, bool zeroAllowed);
+  bool survives(llvm::StringRef key, const Value &given, double most, bool zeroAllowed);
   /// Before the key is read. What no file could say stands for something else (0: follows from other keys) and is not noted.
   void noteDefault(llvm::StringRef key, bool isValid, llvm::json::Value value);
 
   const Value &object;
   std::string path;
   Errors &errors;
-  std::vector<std::string> known;
+  std::vector<std::string> known, refused;
   bool ignored = false;
 };
 

@@ -90,7 +90,7 @@ static void readScale(Reader &r, ResidualScale &scale) {
   if (alpha)
     scale.deepnorm = alpha->kind == Kind::string && alpha->string == "deepnorm";
   if (alpha && !alpha->isNumber() && !scale.deepnorm)
-    r.error("alpha", describe(*alpha) + " is not a number or \"deepnorm\"");
+    r.error("alpha", describe(*alpha) + " is not a number or \"deepnorm\"; valid: above 0 to 1e+06, or \"deepnorm\"");
   else if (!scale.deepnorm)
     r.number("alpha", scale.alpha, 0.0, 1e6, /*leastAllowed=*/false);
   r.number("beta", scale.beta, 0.0, 1e6, /*leastAllowed=*/false);
@@ -184,7 +184,8 @@ static void readScanOutput(Reader &r, LsmSpec &spec, bool normAndGate = true) {
     r.boolean("output_norm", spec.outputNorm);
     r.choice("output_gate", spec.outputGate, gates);
   }
-  r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
+  if (spec.kind != LsmKind::s4d) // whose output has neither norm nor gate
+    r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
 }
 
 static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
@@ -217,6 +218,7 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("mix_rank", spec.mixRank, 1, maxWidth);
   if (traits.has("gate_divisor"))
     r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
+  int64_t before = errors.number(); // no word on what follows from a key that is wrong
   if (traits.has("bcdt_norm"))
     r.boolean("bcdt_norm", spec.bcdtNorm);
   if (traits.has("allow_neg_eigval"))
@@ -234,6 +236,9 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   if (traits.has("step_range"))
     r.range("step_range", spec.stepRange);
   readScanOutput(r, spec, traits.has("output_norm"));
+  if (r.has("norm_eps") && traits.has("output_norm") && !spec.outputNorm && !spec.bcdtNorm && errors.number() == before)
+    r.error("norm_eps", std::string("changes nothing without a norm; valid: together with output_norm true") +
+                            (traits.has("bcdt_norm") ? " or bcdt_norm true" : ""));
   if (spec.outputGateRank && !spec.outputGate)
     r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
   return spec;
@@ -301,7 +306,8 @@ static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors
     if (bounds.size() == 2 && bounds[0] < bounds[1])
       range = {bounds[0], bounds[1]};
     else if (errors.number() == before)
-      r.error("uniform", "is not a list of two numbers [low, high] with low below high");
+      r.error("uniform",
+              "is not a list of two numbers [low, high] with low below high; valid: two from -1e+06 to 1e+06");
   } else {
     p.distribution = r.has("log_uniform") ? "log_uniform" : "softplus_inverse";
     r.range(p.distribution, range);
@@ -397,9 +403,8 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
   r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
   for (StringRef key : {"kv_heads", "key_heads"})
-    if (r.take(key))
-      r.error(key,
-              "is said where what has fewer heads is computed; valid: inputs such as \"k\": \"linear(x, heads=2)\"");
+    r.refuse(key,
+             "is said where what has fewer heads is computed; valid: inputs such as \"k\": \"linear(x, heads=2)\"");
   bool noConv = readConv(r, errors, spec.conv);
   bool noRope = readRope(r, errors, spec.rope);
   readScanOutput(r, spec);

@@ -214,7 +214,7 @@ TEST(HuggingFaceLatent, Refusals) {
       {"deepseek_v3", R"("kv_lora_rank": 2048)",
        "num_attention_heads: 128 times kv_lora_rank 2048 exceeds 131072 features of a token; valid: at most 64"},
       {"deepseek_v3", R"("topk_group": 9)", "topk_group: 9 exceeds n_group 8; valid: 1 to 8"},
-      {"deepseek_v3", R"("n_group": null)", "n_group: null is not an integer"},
+      {"deepseek_v3", R"("n_group": null)", "n_group: null is not an integer; valid: 1 to 4096"},
       {"deepseek_v3", R"("n_shared_experts": 2000)", "n_shared_experts: 2000 is out of range; valid: 1 to 1024"},
       {"deepseek_v3", yarn + R"("mscale_all_dim": "all"})", "rope_scaling.mscale_all_dim: \"all\" is not a number"},
       {"deepseek_v3", yarn + R"("mscale_all_dim": 1e9})",
@@ -226,7 +226,8 @@ TEST(HuggingFaceLatent, Refusals) {
       {"deepseek_v2", R"("n_group": 1)",
        "num_experts_per_tok: is missing, without which transformers chooses none; valid: an integer above 0"},
       {"deepseek_v2", R"("num_experts_per_tok": 6, "norm_topk_prob": true)",
-       "norm_topk_prob: true of a deepseek_v2 config is not computed; valid: false, null"},
+       "norm_topk_prob: true of a deepseek_v2 config is not computed: transformers does not read it, and never divides "
+       "weights of experts by their sum, as the code published with the models then does; valid: false, null"},
       {"deepseek_v2", R"("num_experts_per_tok": 6, "topk_method": "noaux_tc")",
        "topk_method: \"noaux_tc\" is not computed; valid: \"greedy\", \"group_limited_greedy\""},
       {"deepseek_v2", R"("num_experts_per_tok": 6, "topk_method": "group_limited_greedy", "n_group": 8)",

@@ -207,21 +207,21 @@ TEST(HuggingFaceNorms, Refusals) {
   const struct {
     const char *family, *text, *message;
   } cases[] = {
-      {"olmoe", R"("clip_qkv": 8.0)", "clip_qkv: 8 of a olmoe config is not computed; valid: null"},
+      {"olmoe", R"("clip_qkv": 8.0)", "clip_qkv: 8 of an olmoe config is not computed; valid: null"},
       {"olmoe", R"("head_dim": 64)", "head_dim: 64 is not hidden_size / num_attention_heads, 128; valid: that"},
-      {"olmoe", R"("attention_bias": true)", "attention_bias: true of a olmoe config is not computed; valid: false"},
+      {"olmoe", R"("attention_bias": true)", "attention_bias: true of an olmoe config is not computed; valid: false"},
       {"olmoe", R"("norm_topk_prob": 1)", "norm_topk_prob: 1 is not true or false"},
-      {"olmoe", R"("sliding_window": 64)", "sliding_window: 64 of a olmoe config is not computed; valid: null"},
+      {"olmoe", R"("sliding_window": 64)", "sliding_window: 64 of an olmoe config is not computed; valid: null"},
       {"olmoe", R"("output_router_logits": true)",
        "output_router_logits: true adds a balance loss over the routing of all layers together, which is not computed; "
        "valid: false, or router_aux_loss_coef 0"},
       {"olmoe", R"("num_experts_per_tok": 65)", "num_experts_per_tok: 65 exceeds num_experts 64; valid: 1 to 64"},
       {"olmoe", R"("partial_rotary_factor": 0.5)",
-       "partial_rotary_factor: 0.5 is of an unknown key of a olmoe config; valid: the keys that models/README.md "
+       "partial_rotary_factor: 0.5 is of an unknown key of an olmoe config; valid: the keys that models/README.md "
        "lists"},
-      {"olmo2", R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of a olmo2 config is not computed; valid: \"silu\""},
+      {"olmo2", R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of an olmo2 config is not computed; valid: \"silu\""},
       {"olmo2", R"("sliding_window": 64)",
-       "sliding_window: 64 is of an unknown key of a olmo2 config; valid: the keys that models/README.md lists"},
+       "sliding_window: 64 is of an unknown key of an olmo2 config; valid: the keys that models/README.md lists"},
       {"minimax_m2", R"("rotary_dim": 63)",
        "rotary_dim: 63 is no number of features that turn; valid: an even number up to head_dim, 128"},
       {"minimax_m2", R"("rotary_dim": 130)",
@@ -256,7 +256,7 @@ TEST(HuggingFaceNorms, Refusals) {
       {"jamba", R"("mamba_inner_layernorms": false)",
        "mamba_inner_layernorms: false of a jamba config is not computed; valid: true"},
       {"jamba", R"("sliding_window": 64)", "sliding_window: 64 of a jamba config is not computed; valid: null"},
-      {"jamba", R"("mamba_dt_rank": "all")", "mamba_dt_rank: \"all\" is not an integer"},
+      {"jamba", R"("mamba_dt_rank": "all")", "mamba_dt_rank: \"all\" is not an integer; valid: 1 to 131072"},
       {"jamba", R"("rope_theta": 10000.0)",
        "rope_theta: 10000 is of an unknown key of a jamba config; valid: the keys that models/README.md lists"},
       {"gemma", R"("hidden_act": "silu")",

@@ -300,7 +300,7 @@ TEST(HuggingFace, Refusals) {
       {"mamba2", R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of a mamba2 config is not computed; valid: \"silu\""},
       {"mamba2", R"("intermediate_size": 4096)",
        "intermediate_size: 4096 is not expand times hidden_size, 8192; valid: that"},
-      {"mamba2", R"("hidden_size": "64")", "hidden_size: \"64\" is not an integer"},
+      {"mamba2", R"("hidden_size": "64")", "hidden_size: \"64\" is not an integer; valid: 1 to 131072"},
       {"mamba", R"("hidden_size": 9223372036854775807)",
        "hidden_size: 9223372036854775807 is out of range; valid: 1 to 131072"},
       {"mamba2", R"("expand": 1.5)", "expand: 1.5 is not an integer from 1 to 1024"},
@@ -319,7 +319,7 @@ TEST(HuggingFace, Refusals) {
       {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_group": 4, "topk_group": 1, "num_experts_per_tok": 3)",
        "num_experts_per_tok: 3 exceeds the 2 experts of 1 groups (topk_group); valid: 1 to 2"},
       {"nemotron_h", R"("hybrid_override_pattern": "ME", "moe_latent_size": "64")",
-       "moe_latent_size: \"64\" is not an integer"},
+       "moe_latent_size: \"64\" is not an integer; valid: 0 to 524288"},
       {"nemotron_h", R"("hybrid_override_pattern": "ME", "n_routed_experts": 8, "num_local_experts": 16)",
        "num_local_experts: 16 is not n_routed_experts 8; valid: one of the two keys"},
       {"nemotron_h", R"("layers_block_type": "mamba")", "layers_block_type: \"mamba\" is not a list"},
@@ -401,7 +401,7 @@ TEST(HuggingFace, Refusals) {
       {"qwen2_moe", R"("shared_expert_intermediate_size": 0)",
        "shared_expert_intermediate_size: 0 leaves the gate of the shared expert without one; valid: an integer above "
        "0"},
-      {"llama", R"("vocab_size": "many")", "vocab_size: \"many\" is not an integer"},
+      {"llama", R"("vocab_size": "many")", "vocab_size: \"many\" is not an integer; valid: 2 to 16777216"},
       {"mixtral", R"("num_experts_per_tok": 9)", "num_experts_per_tok: 9 exceeds num_local_experts 8; valid: 1 to 8"},
       {"mixtral", R"("num_experts_per_tok": 4, "train": {"batch": 131072, "seq_len": 8192})",
        "train.batch: 131072 times seq_len 8192 times num_experts_per_tok 4 exceeds 2147483647 rows; valid: at most "
@@ -409,6 +409,14 @@ TEST(HuggingFace, Refusals) {
   };
   for (const auto &c : cases)
     expectError(config(c.family, c.text), file + "2: " + c.message);
+}
+
+// The same value is an eps of all norms, and of those in another kind of layer.
+TEST(HuggingFace, OneValueThatTwoPartsReadIsSaidOnce) {
+  expectError(config("qwen3_next", R"("rms_norm_eps": 2)"),
+              "config.json:2: rms_norm_eps: 2 is out of range; valid: above 0 to 1");
+  expectError(config("gemma3_text", R"("num_attention_heads": "8")"),
+              "config.json:2: num_attention_heads: \"8\" is not an integer; valid: 1 to 4096");
 }
 
 TEST(HuggingFace, AlwaysNormalizedWeightsOfOneExpert) {

@@ -73,7 +73,7 @@ TEST(ModelSpec, NonDefaultValues) {
       R"({"kind": "gla", "heads": 4, "head_dim": 16})",
       R"({"kind": "gated_deltanet", "heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8, "conv": null, "rope": {"theta": 5,
           "fraction": 0.5, "layout": "interleaved"}, "allow_neg_eigval": true, "decay_range": [1, 2], "step_range": [0.5, 1],
-          "scale": 0.25, "output_norm": false, "output_gate": null, "norm_eps": 1e-3})"));
+          "scale": 0.25, "output_norm": false, "output_gate": null})"));
   ASSERT_TRUE(parsed.ok);
   const auto &lsm = std::get<LsmSpec>(parsed.spec.mixers.at('L'));
   EXPECT_EQ(lsm.keyHeads, 2);
@@ -135,7 +135,8 @@ TEST(ModelSpec, LatentAttention) {
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "q_rank": -1)",
        "mixers.N.q_rank: -1 is out of range; valid: 0 to 131072"},
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "kv_heads": 2)",
-       "mixers.N.kv_heads: unknown key; did you mean heads?"},
+       "mixers.N.kv_heads: unknown key; valid: kind, residual, heads, q_rank, kv_rank, head_dim, rope_dim, value_dim, "
+       "rope, scale, norm_eps"},
   };
   for (auto [keys, message] : cases) {
     parsed = parse(edited(attention, std::string(R"({"kind": "mla", )") + keys + "}"));
@@ -223,6 +224,19 @@ TEST(ModelSpec, ValidKeysAreListedOnce) {
   }
 }
 
+TEST(ModelSpec, OnlyValidKeysAreSuggested) {
+  // heads is there; kv_heads has a message of its own.
+  for (std::string key : {"head", "kv_headz"}) {
+    std::string more = "\"" + key + R"j(": 2, "inputs": {"q": "linear(x)", "k": "linear(x)", "v": "linear(x)"},
+      "state": "M = M + k^T v", "output": "o = q M")j";
+    Parsed parsed = parse(edited(R"("kind": "gla", "heads": 4)", R"("kind": "recurrence", "heads": 4, )" + more));
+    ASSERT_EQ(parsed.errors.size(), 1u) << key;
+    EXPECT_EQ(parsed.errors[0].find("did you mean"), std::string::npos) << parsed.errors[0];
+    EXPECT_NE(parsed.errors[0].find("unknown key; valid: kind,"), std::string::npos) << parsed.errors[0];
+    EXPECT_EQ(parsed.errors[0].find("kv_heads,"), std::string::npos) << parsed.errors[0];
+  }
+}
+
 // 13 tokens, 2 of 8 experts (moe-family 3.1), and the bounds.
 TEST(ModelSpec, SlotsOfExperts) {
   MoeSpec moe;
@@ -255,12 +269,13 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
   const Case cases[] = {
       // ---- single keys
       {R"("vocab_size": 256, )", "", "m.json:1: vocab_size: is missing; valid: an integer from 2 to 16777216"},
-      {R"("vocab_size": 256)", R"("vocab_size": "256")", "m.json:3: vocab_size: \"256\" is not an integer"},
+      {R"("vocab_size": 256)", R"("vocab_size": "256")",
+       "m.json:3: vocab_size: \"256\" is not an integer; valid: 2 to 16777216"},
       {R"("vocab_size": 256)", R"("vocab_size": 1)", "m.json:3: vocab_size: 1 is out of range; valid: 2 to 16777216"},
-      {R"("d_model": 64)", R"("d_model": 1.5)", "m.json:3: d_model: 1.5 is not an integer"},
+      {R"("d_model": 64)", R"("d_model": 1.5)", "m.json:3: d_model: 1.5 is not an integer; valid: 1 to 131072"},
       {R"("d_model": 64)", R"("d_model": 9000000000000000000)",
        "m.json:3: d_model: 9000000000000000000 is out of range; valid: 1 to 131072"},
-      {R"("d_model": 64)", R"("d_model": 4.85e1)", "m.json:3: d_model: 48.5 is not an integer"},
+      {R"("d_model": 64)", R"("d_model": 4.85e1)", "m.json:3: d_model: 48.5 is not an integer; valid: 1 to 131072"},
       {R"("d_model": 64)", R"("d_model": 1e18)", "m.json:3: d_model: 1e18 is out of range; valid: 1 to 131072"},
       {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
@@ -325,7 +340,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("residual": {"alpha": 0})",
        "m.json:3: residual.alpha: 0 is out of range; valid: above 0 to 1e+06"},
       {R"("name": "base")", R"("residual": {"alpha": "deep"})",
-       "m.json:3: residual.alpha: \"deep\" is not a number or \"deepnorm\""},
+       "m.json:3: residual.alpha: \"deep\" is not a number or \"deepnorm\"; valid: above 0 to 1e+06, or \"deepnorm\""},
       {R"("name": "base")", R"("residual": {"beta": -1})",
        "m.json:3: residual.beta: -1 is out of range; valid: above 0 to 1e+06"},
       {R"("name": "base")", R"("residual": {"from": "output"})",
@@ -340,11 +355,20 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "norm_placement \"pre\" or \"sandwich\""},
       {R"("name": "base")", R"("embedding_multiplier": 0)",
        "m.json:3: embedding_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
-      {R"("name": "base")", R"("logits_multiplier": "1")", "m.json:3: logits_multiplier: \"1\" is not a number"},
+      {R"("name": "base")", R"("logits_multiplier": "1")",
+       "m.json:3: logits_multiplier: \"1\" is not a number; valid: above 0 to 1e+06"},
       // As Python writes them; not in texts and comments.
       {R"("name": "base")", R"("name": "Infinity \" NaN" /* NaN */, "logits_multiplier": -Infinity)",
-       "m.json:3: logits_multiplier: \"-Infinity\" is not a number"},
-      {R"("d_model": 64)", R"("d_model": NaN)", "m.json:3: d_model: \"NaN\" is not an integer"},
+       "m.json:3: logits_multiplier: \"-Infinity\" is not a number; valid: above 0 to 1e+06"},
+      {R"("d_model": 64)", R"("d_model": NaN)", "m.json:3: d_model: \"NaN\" is not an integer; valid: 1 to 131072"},
+      // Digits that a double loses.
+      {R"("name": "base")", R"("norm": {"eps": 1e-400})",
+       "m.json:3: norm.eps: 1e-400 becomes 0 in f32, whose normal numbers begin at 1.1754943508222875e-38; valid: "
+       "1.1754943508222875e-38 to 1"},
+      {R"("batch": 2)", R"("clip_norm": 1e-400)",
+       "m.json:12: train.clip_norm: 1e-400 becomes 0 in f32, whose normal numbers begin at 1.1754943508222875e-38; "
+       "valid: 0, or 1.1754943508222875e-38 to 1e+09"},
+      {R"("d_model": 64)", R"("d_model": -1e-400)", "m.json:3: d_model: -1e-400 is out of range; valid: 1 to 131072"},
       {R"("name": "base")", R"("init": {"gain": 2})",
        "m.json:3: init.gain: changes nothing with kind \"scaled\"; valid: with xavier_uniform, xavier_normal"},
       {R"("name": "base")", R"("init": {"kind": "deepnorm", "scale_output": true})",
@@ -380,7 +404,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("init": [])", "m.json:3: init: a list is not an object"},
       {R"("name": "base")", R"("init": {"kind": "zero"})",
        "m.json:3: init.kind: \"zero\" is not known; valid: scaled, normal, xavier_uniform, xavier_normal, deepnorm"},
-      {R"("batch": 2)", R"("learning_rate": "fast")", "m.json:12: train.learning_rate: \"fast\" is not a number"},
+      {R"("batch": 2)", R"("learning_rate": "fast")",
+       "m.json:12: train.learning_rate: \"fast\" is not a number; valid: 1e-12 to 100"},
       {R"("batch": 2)", R"("learning_rate": 0)",
        "m.json:12: train.learning_rate: 0 is out of range; valid: 1e-12 to 100"},
       {R"("batch": 2)", R"("learning_rate": 500)",
@@ -481,12 +506,20 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 4, "bcdt_norm": true)",
        "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, heads, key_heads, head_dim, value_dim, conv, "
        "rope, decay_range, step_range, scale, output_norm, output_gate, norm_eps"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 4, "norm_eps": 1e-3)",
+       "m.json:5: mixers.L.norm_eps: changes nothing without a norm; valid: together with output_norm true or "
+       "bcdt_norm true"},
+      {R"("heads": 4)", R"("heads": 4, "output_norm": false, "norm_eps": 1e-3)",
+       "m.json:5: mixers.L.norm_eps: changes nothing without a norm; valid: together with output_norm true"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "s4d", "heads": 4, "norm_eps": 1e-3)",
+       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, heads, head_dim, value_dim, step_range, "
+       "scale"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "key_heads": 4)",
        "m.json:5: mixers.L.key_heads: 4 does not divide heads 6; valid: 1, 2, 3, 6"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "decay_range": [2, 1])",
        "m.json:5: mixers.L.decay_range: [2, 1] is no range; valid: 0 < low < high <= 1e6"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "step_range": 3)",
-       "m.json:5: mixers.L.step_range: 3 is not a list of two numbers [low, high]"},
+       "m.json:5: mixers.L.step_range: 3 is not a list of two numbers [low, high]; valid: 0 < low < high <= 1e6"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "bla", "heads": 4, "feature_map": "cosine")",
        "m.json:5: mixers.L.feature_map: \"cosine\" is not known; valid: identity, elu1, relu, relu2, silu, exp, "
        "softmax"},
@@ -526,6 +559,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.heads: 128 times value_dim 2048 exceeds 131072 features of a token; valid: at most 64"},
       // ---- feed-forward
       {R"("top_k": 2)", R"("top_k": 9)", "m.json:9: ffns.M.top_k: 9 exceeds num_experts 8; valid: 1 to 8"},
+      {R"("top_k": 2)", R"("top_k": "2")", "m.json:9: ffns.M.top_k: \"2\" is not an integer; valid: 1 to 8"},
       {R"("top_k": 2)", R"("top_k": 0)", "m.json:9: ffns.M.top_k: 0 is out of range; valid: 1 to 8"},
       {R"("top_k": 2)", R"("top_k": 1, "router": {"balance_loss": 0, "z_loss": 0})",
        "m.json:9: ffns.M.router.normalize: true with top_k 1 makes every weight 1, so the router never learns; valid: "
@@ -553,7 +587,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:9: ffns.M.router.groups: 8 leaves one expert to a group, but \"top2\" adds up the scores of two; valid: "
        "fewer groups"},
       {R"("top_k": 2)", R"("top_k": 2, "router": {"groups": "4", "kept_groups": 2})",
-       "m.json:9: ffns.M.router.groups: \"4\" is not an integer"},
+       "m.json:9: ffns.M.router.groups: \"4\" is not an integer; valid: 1 to 4096"},
       {R"("top_k": 2)", R"("top_k": 2, "router": {"correction": 1, "correction_rate": 0.1})",
        "m.json:9: ffns.M.router.correction: 1 is not true or false"},
       {R"("top_k": 2)", R"("top_k": 2, "latent_dim": -1)",
