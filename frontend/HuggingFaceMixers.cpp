@@ -31,28 +31,6 @@ Field Translation::residual(StringRef alpha, StringRef beta) {
           object({{"alpha", get(alpha, numberValue(int64_t(1)))}, {"beta", get(beta, numberValue(int64_t(1)))}})};
 }
 
-/// The share of a head that turns, as far as the object of rotations does not say it: partial_rotary_factor, or what
-/// rotary_dim is of a head.
-Value Translation::turnedShare(const Value &headDim) {
-  const Value *share = family.turns != 1 || family.readsTurns ? take("partial_rotary_factor") : nullptr;
-  const Value *dim = family.name == "minimax_m2" ? takeOptional("rotary_dim") : nullptr;
-  if (dim && integerIn(headDim, INT32_MAX)) {
-    if (!integerIn(*dim, headDim.integer) || dim->integer % 2) {
-      errors.report("rotary_dim", llvm::formatv("{0} is no number of features that turn; valid: an even number up to "
-                                                "head_dim, {1}",
-                                                describe(*dim), headDim.integer)
-                                      .str());
-      return named(numberValue(family.turns), "partial_rotary_factor");
-    }
-    compare({"rotary_dim"}, *dim, *dim);
-  }
-  if (share)
-    return named(*share, "partial_rotary_factor");
-  if (dim && integerIn(headDim, INT32_MAX))
-    return named(numberValue(dim->number / headDim.number), "rotary_dim", dim->line);
-  return named(numberValue(family.turns), "partial_rotary_factor");
-}
-
 /// transformers reads none of these; the published code has them, with one value.
 void Translation::fixedKeysOfMiniMaxM2() {
   only("use_qk_norm", boolValue(true));

@@ -26,8 +26,8 @@ std::string shortest(llvm::StringRef pattern);
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
-/// HuggingFaceLatent.cpp those with latent attention, HuggingFaceMixers.cpp further mixers, HuggingFace.cpp the others and
-/// what all share.
+/// HuggingFaceLatent.cpp those with latent attention, HuggingFaceMixers.cpp further mixers, HuggingFaceRotations.cpp
+/// what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
   /// `prefix`: where `config` stands in its file, "text_config." or nothing.
