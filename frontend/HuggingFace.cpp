@@ -107,7 +107,46 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
   return std::string{linear, 'N'};
 }
 
-/// L: the gated delta rule or lightning attention, N: attention.
+/// P: attention without rotations, N: with them. By the list of layers with rotations, or all but every so many-th.
+std::string Translation::turningLayers(const Value &layers) {
+  const Value usual = numberValue(int64_t(4)), every = get("no_rope_layer_interval", usual),
+              *given = takeOptional("no_rope_layers");
+  if (!integerIn(every, INT32_MAX))
+    errors.report("no_rope_layer_interval", describe(every) + " is not an integer above 0");
+  if (!integerIn(every, INT32_MAX) || !integerIn(layers, 1024))
+    return "NP";
+  auto listOf = [&](const Value &every) {
+    std::vector<Value> turns;
+    for (int64_t layer = 0; layer < layers.integer; ++layer)
+      turns.push_back(numberValue(int64_t((layer + 1) % every.integer != 0)));
+    return turns;
+  };
+  std::vector<Value> turns = listOf(every);
+  if (given) {
+    if (given->kind != Kind::array || given->items.size() < turns.size()) {
+      errors.report(
+          "no_rope_layers",
+          (given->kind == Kind::array ? llvm::formatv("has {0} layers", given->items.size()).str()
+                                      : describe(*given) + " is not a list or null") +
+              llvm::formatv("; valid: 1, or 0 where nothing turns, for each of num_hidden_layers, {0}", layers.integer)
+                  .str());
+      return "NP";
+    }
+    turns.assign(given->items.begin(), given->items.begin() + layers.integer);
+  }
+  std::string pattern;
+  for (auto [i, turn] : llvm::enumerate(turns)) {
+    bool isOn = isEqual(turn, numberValue(int64_t(1)));
+    if (!isOn && !isEqual(turn, numberValue(int64_t(0))))
+      errors.report(llvm::formatv("no_rope_layers[{0}]", i).str(), describe(turn) + " is not computed; valid: 0, 1");
+    pattern += isOn ? 'N' : 'P';
+  }
+  // Of weights no name and no shape says it. Where a number says it here, there it may be the list that follows from it.
+  compare({"no_rope_layers"}, given ? *given : arrayValue(turns), arrayValue(given ? listOf(usual) : turns));
+  return shortest(pattern);
+}
+
+/// L: the gated delta rule or lightning attention, N: attention, P: without rotations.
 void Translation::mixers(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = "N";
   if (family.hasLightning && !integerIn(layers, 1)) // attention first, in turns
@@ -131,6 +170,15 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
     }
   }
   Value attentions = attention(); // its keys are known, used or not
+  if (family.skipsTurns) {
+    pattern = turningLayers(layers);
+    Value still = attentions;
+    for (Field &field : still.fields)
+      if (field.name == "rope")
+        field.value = Value();
+    mixers = object(usedBy(pattern, {{"N", std::move(attentions)}, {"P", std::move(still)}}));
+    return;
+  }
   Value linear = family.hybrid ? gatedDeltanet() : family.hasLightning ? lightning(attentions) : Value();
   if (family.hasLightning)
     attentions.fields.push_back(residual("full_attn_alpha_factor", "full_attn_beta_factor"));
@@ -190,6 +238,8 @@ void Translation::fixedKeys() {
       (void)take(key);
     only("attn_output_gate", boolValue(true));
   }
+  if (family.name == "dots1")
+    fixedKeysOfDots1();
   if (family.latent) {
     fixedKeysOfLatent();
   } else if (family.corrects) {
@@ -310,6 +360,10 @@ std::vector<Field> Translation::correctedExperts() {
     std::string key = StringRef(count.origin).drop_front(prefix.size()).str();
     shared = sharedExperts(key, std::move(count), width);
   }
+  if (family.name == "dots1") // without which transformers has no such model
+    for (StringRef key : {"num_experts_per_tok", "n_shared_experts", "n_routed_experts"})
+      if (!takeOptional(key) && !(key == "n_routed_experts" && config.find("num_local_experts")))
+        errors.report(key, "is missing, for which transformers takes nothing; valid: an integer above 0");
   std::vector<Field> router = correctedRouter();
   router.push_back({"scale", get("routed_scaling_factor", numberValue(family.expertScale))});
   expertGroups(router, std::move(groups), std::move(kept), "top2");
@@ -421,7 +475,7 @@ std::optional<HuggingFaceModel> Translation::run() {
       family.hasMamba         ? layersOfMamba(layers, mixing, layerPattern)
       : family.localTheta > 0 ? layersOfGemma3(layers, mixing, layerPattern)
                               : mixers(layers, mixing, layerPattern);
-    if (family.isGranite)
+    if (family.isGranite && family.experts)
       ffns = graniteFeedForward(ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
@@ -519,6 +573,9 @@ std::optional<HuggingFaceModel> json::translateHuggingFace(const Value &config, 
     return std::nullopt;
   };
   const Value *type = config.find("model_type");
+  for (auto [name, what] : missing)
+    if (type && isEqual(*type, stringValue(name)))
+      return refuse("model_type", describe(*type) + " needs " + what.str() + ", which a description cannot say");
   if (const Value *nested = config.find("text_config")) {
     const Value *inner = nested->kind == Kind::object ? nested->find("model_type") : nullptr;
     for (const Family &family : families)
@@ -535,9 +592,10 @@ std::optional<HuggingFaceModel> json::translateHuggingFace(const Value &config, 
   for (const Family &family : families)
     if (type->string == family.name)
       return Translation(config, family, dtypeGiven, errors).run();
-  for (auto [name, what] : missing)
+  for (auto [name, what] : untranslated)
     if (type->string == name)
-      return refuse("model_type", describe(*type) + " needs " + what.str() + ", which a description cannot say");
+      return refuse("model_type", describe(*type) + " is of a config.json that is not read yet: " + what.str() +
+                                      ", which a description can say");
   return refuse("model_type", describe(*type) + " is of a config.json that is not read");
 }
 

@@ -44,7 +44,9 @@ struct Family {
       false; ///< norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), gates are gelu's by tanh
   double localTheta =
       0; ///< of rotations in layers with a window, where types of layers have their own; 0: all have one
-  bool isGranite = false; ///< with multipliers, one part that every token sees, rotations only if the config says so
+  bool isGranite = false; ///< with multipliers; with Mamba-2 also one part that every token sees, and rotations only if
+  ///< the config says so
+  bool skipsTurns = false; ///< no_rope_layers says in which layers nothing turns
 };
 
 inline constexpr Family families[] = {
@@ -178,6 +180,58 @@ inline constexpr Family families[] = {
      .topK = 2,
      .hasMamba = true,
      .isGranite = true},
+    {.name = "granite",
+     .vocabSize = 32000,
+     .hiddenSize = 4096,
+     .intermediateSize = 11008,
+     .layers = 32,
+     .heads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .isGranite = true},
+    {.name = "granitemoe",
+     .vocabSize = 32000,
+     .hiddenSize = 4096,
+     .intermediateSize = 11008,
+     .layers = 32,
+     .heads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .experts = 8,
+     .topK = 2,
+     .isGranite = true},
+    {.name = "smollm3",
+     .vocabSize = 128256,
+     .hiddenSize = 2048,
+     .intermediateSize = 11008,
+     .layers = 36,
+     .heads = 16,
+     .kvHeads = 4,
+     .positions = 32768,
+     .theta = 2e6,
+     .eps = 1e-6,
+     .switchesWindow = true,
+     .tied = true,
+     .skipsTurns = true},
+    {.name = "dots1",
+     .vocabSize = 152064,
+     .hiddenSize = 4608,
+     .intermediateSize = 10944,
+     .layers = 62,
+     .heads = 32,
+     .kvHeads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .qkNorm = true,
+     .experts = 128,
+     .topK = 6,
+     .expertHidden = 1408,
+     .sharedHidden = 2,
+     .corrects = true,
+     .denseLayers = 0},
     {.name = "deepseek_v2",
      .vocabSize = 102400,
      .hiddenSize = 4096,
@@ -211,6 +265,25 @@ inline constexpr Family families[] = {
      .denseLayers = 3,
      .groups = 8,
      .keptGroups = 4,
+     .expertScale = 2.5},
+    // Its configs, which say every key, are DeepSeek-V3's, and so is the code that was published with it; transformers has
+    // no class of this name.
+    {.name = "kimi_k2",
+     .vocabSize = 163840,
+     .hiddenSize = 7168,
+     .intermediateSize = 18432,
+     .layers = 61,
+     .heads = 64,
+     .positions = 4096,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .experts = 384,
+     .topK = 8,
+     .expertHidden = 2048,
+     .sharedHidden = 1,
+     .normalizes = true,
+     .corrects = true,
+     .latent = true,
      .expertScale = 2.5},
     {.name = "kimi_linear",
      .vocabSize = 163840,
@@ -312,9 +385,31 @@ inline constexpr Family families[] = {
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
-    {"gpt_oss", "attention sinks"},         {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
-    {"zamba2", "blocks that layers share"}, {"gemma2", "attention scores and logits that tanh bounds"},
+    {"gpt_oss", "attention sinks"},
+    {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
+    {"zamba2", "blocks that layers share"},
+    {"gemma2", "attention scores and logits that tanh bounds"},
     {"gemma3", "pictures beside text"},
+    {"mistral3", "pictures beside text"},
+    {"qwen3_vl", "pictures beside text"},
+    {"qwen3_vl_moe", "pictures beside text"},
+    {"kimi_k25", "pictures beside text"},
+    {"llama4", "attention in chunks of the text, with scores that grow with the position"},
+    {"llama4_text", "attention in chunks of the text, with scores that grow with the position"},
+    {"deepseek_v32", "attention to tokens that an indexer chooses"},
+    {"gemma3n_text", "several residual streams, and embeddings of every layer"},
+    {"cohere2", "attention and a feed-forward side by side in one layer"},
+    {"hunyuan_v1_moe", "norms of queries and keys behind their rotations"},
+    {"lfm2", "short convolutions in the place of attention"},
+};
+
+/// Families that a description could say, whose configs nobody has translated yet, and what is theirs.
+inline constexpr std::pair<llvm::StringRef, llvm::StringRef> untranslated[] = {
+    {"olmo3", "OLMo 2 with windows in three of four layers, whose rotations have no scaling"},
+    {"exaone4", "norms of what layers give, and nothing that turns in layers without a window"},
+    {"glm4", "norms before and behind attention and feed-forward, and a gate in one matrix with what it opens"},
+    {"phi3", "queries, keys and values in one matrix, a gate in one with what it opens"},
+    {"ernie4_5_moe", "experts chosen by corrected scores of a softmax, and rotations of neighbours"},
 };
 
 /// What nemotron_h calls a layer, and the letters of its hybrid_override_pattern; transformers also reads older names.

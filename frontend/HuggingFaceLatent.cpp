@@ -41,7 +41,7 @@ Value Translation::latentAttention() {
     return object(std::move(fields));
   }
   Value turned = rope(shared), pairs = boolValue(true); // of neighbours, or of features half the width apart
-  if (family.name == "deepseek_v3") {
+  if (isDeepseekV3()) {
     const Value *said = take("rope_interleave"), halves = boolValue(false); // null is false
     if (said)
       pairs = said->kind == Kind::null ? halves : *said;
@@ -225,7 +225,7 @@ void Translation::fixedKeysOfLatent() {
     (void)take(key);
   only("moe_layer_freq", numberValue(int64_t(1)));
   only("scoring_func", stringValue(family.corrects ? "sigmoid" : "softmax"));
-  if (family.name == "deepseek_v3")
+  if (isDeepseekV3())
     only("topk_method", stringValue("noaux_tc"), /*nullable=*/true);
   if (family.name != "kimi_linear")
     return;

@@ -288,14 +288,14 @@ void Translation::fixedKeysOfMamba() {
   }
 }
 
-/// Experts that a token chooses and one that every token sees, or that one alone.
+/// Experts that a token chooses and, beside Mamba-2, one that every token sees, or that one alone.
 Value Translation::graniteFeedForward(std::string &pattern) {
-  Value shared = get("shared_intermediate_size", numberValue(int64_t(1024)));
+  Value shared = family.hasMamba ? get("shared_intermediate_size", numberValue(int64_t(1024))) : Value();
   Value experts = get("num_local_experts", numberValue(family.experts)),
         topK = get("num_experts_per_tok", numberValue(family.topK)),
         width = get("intermediate_size", numberValue(family.intermediateSize));
   balanceLoss();
-  if (experts.kind == Kind::integer && experts.integer == 0) {
+  if (family.hasMamba && experts.kind == Kind::integer && experts.integer == 0) {
     pattern = "D";
     return object({{"D", object({{"kind", stringValue("dense")}, {"hidden", std::move(shared)}})}});
   }
@@ -303,7 +303,8 @@ Value Translation::graniteFeedForward(std::string &pattern) {
   if (shared.isNumber() && shared.number == 0)
     errors.report("shared_intermediate_size", "0 leaves tensors without a number; valid: an integer above 0");
   std::vector<Field> fields = moe(std::move(experts), std::move(topK), std::move(width), alwaysNormalizes());
-  fields.push_back({"shared_hidden", std::move(shared)});
+  if (family.hasMamba)
+    fields.push_back({"shared_hidden", std::move(shared)});
   return object({{"M", object(std::move(fields))}});
 }
 

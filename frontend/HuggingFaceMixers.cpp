@@ -50,6 +50,35 @@ void Translation::fixedKeysOfMiniMaxM2() {
     (void)take(key);
 }
 
+/// Layers behind max_window_layers would have a window. transformers reads none of the others; the published code does.
+void Translation::fixedKeysOfDots1() {
+  const Value *types = takeOptional("layer_types"), *window = take("sliding_window");
+  Value behind = get("max_window_layers", numberValue(int64_t(62)), /*nullable=*/true),
+        layers = get("num_hidden_layers", numberValue(family.layers));
+  if (types && (types->kind != Kind::array ||
+                !llvm::all_of(types->items, [](const Value &v) { return isEqual(v, stringValue("full_attention")); })))
+    errors.report("layer_types", "not all layers are \"full_attention\"; valid: only such layers");
+  if (!types && !(window && window->kind == Kind::null) && integerIn(layers, 1024) &&
+      !(behind.isNumber() && behind.number >= layers.number)) {
+    if (config.find("max_window_layers"))
+      errors.report("max_window_layers",
+                    llvm::formatv("{0} leaves sliding attention to layers, which is not computed; valid: at least "
+                                  "num_hidden_layers {1}, or sliding_window null",
+                                  describe(behind), layers.integer)
+                        .str());
+    else
+      errors.report(
+          "num_hidden_layers",
+          llvm::formatv("{0} exceeds max_window_layers {1}, which leaves sliding attention to layers, and that "
+                        "is not computed; valid: at most {1}, another max_window_layers, or sliding_window null",
+                        layers.integer, describe(behind))
+              .str());
+  }
+  only("moe_layer_freq", numberValue(int64_t(1)));
+  for (StringRef key : {"scoring_func", "topk_method", "aux_loss_alpha", "seq_aux", "ep_size"})
+    (void)take(key);
+}
+
 void Translation::fixedKeysOfGemma() {
   // gemma: transformers takes the first for the second, which the published weights were made with.
   static constexpr StringRef valid[] = {"gelu", "gelu_pytorch_tanh"};

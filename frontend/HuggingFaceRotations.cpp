@@ -232,7 +232,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
 
 /// Whether rotations say where a token stands.
 bool Translation::turns() {
-  if (!family.isGranite)
+  if (!family.isGranite || !family.hasMamba)
     return family.theta > 0 && family.localTheta == 0; // by types of layers: layersOfGemma3
   Value type = get("position_embedding_type", Value(), /*nullable=*/true);
   bool isRope = isEqual(type, stringValue("rope"));

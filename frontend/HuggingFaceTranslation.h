@@ -125,6 +125,7 @@ private:
   void graniteMultipliers(std::vector<Field> &fields);
   std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
   std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
+  std::string turningLayers(const Value &layers);
   void mixers(const Value &layers, Value &mixers, std::string &pattern);
   Value dtype();
   void fixedKeys();
@@ -137,6 +138,7 @@ private:
   std::vector<Field> correctedExperts();
   Value sharedExperts(llvm::StringRef key, Value count, const Value &width);
   void expertGroups(std::vector<Field> &router, Value groups, Value kept, llvm::StringRef score);
+  bool isDeepseekV3() const { return family.name == "deepseek_v3" || family.name == "kimi_k2"; }
   Value latentAttention();
   Value kimiDelta(const Value &layers, std::string &pattern);
   std::string listedLayers(const Value &lists, const Value &layers);
@@ -145,6 +147,7 @@ private:
   std::vector<Field> greedyExperts();
   void fixedKeysOfLatent();
   void fixedKeysOfMiniMaxM2();
+  void fixedKeysOfDots1();
   void fixedKeysOfGemma();
   std::string windowedLayers(const Value &layers);
   void layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern);

@@ -274,10 +274,10 @@ void Names::mamba(const Value &mixer) {
 }
 
 void Names::experts(const Value &ffn) {
-  if (family == "granitemoehybrid") {
+  if (family.starts_with("granitemoe")) {
     ofLayer("moe.router", "block_sparse_moe.router.layer.weight", {.transposed = true});
     fused("moe", "block_sparse_moe", number(ffn, "expert_hidden"), /*stacked=*/true);
-    return fused("shared", "shared_mlp", number(ffn, "shared_hidden"), /*stacked=*/false);
+    return fused("shared", "shared_mlp", number(ffn, "shared_hidden"), /*stacked=*/false); // where there is one
   }
   if (family == "nemotron_h") {
     ofLayer("moe.router", "mixer.gate.weight", {.transposed = true});
@@ -313,7 +313,7 @@ void Names::experts(const Value &ffn) {
     return;
   if (isTrue(*ffn.find("router"), "correction"))
     ofLayer("moe.correction", (block + ".gate.e_score_correction_bias").str(), {});
-  if (family == "glm4_moe" || family.starts_with("deepseek") || isKimi)
+  if (family == "glm4_moe" || family == "dots1" || family.starts_with("deepseek") || family.starts_with("kimi"))
     return dense("shared", (block + ".shared_experts").str());
   dense("shared", "mlp.shared_expert");
   if (isTrue(ffn, "shared_gate"))
@@ -374,7 +374,7 @@ Value Names::run() {
       {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
-  if (family == "glm4_moe" || family == "deepseek_v3") // the same, as a layer behind the last
+  if (family == "glm4_moe" || family == "deepseek_v3" || family == "kimi_k2") // the same, as a layer behind the last
     unread.push_back(stringValue(llvm::formatv("model.layers.{0}.*", number(description, "num_layers")).str()));
   if (family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens

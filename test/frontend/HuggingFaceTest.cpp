@@ -206,12 +206,13 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 }
 
 TEST(HuggingFace, Refusals) {
-  const std::string
-      valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
-              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, granitemoehybrid, "
-              "deepseek_v2, deepseek_v3, kimi_linear, olmo2, olmoe, minimax_m2, jamba, "
-              "gemma, gemma3_text",
-      file = "config.json:";
+  const std::string valid =
+                        "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
+                        "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, "
+                        "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
+                        "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmoe, minimax_m2, jamba, "
+                        "gemma, gemma3_text",
+                    file = "config.json:";
   expectError(config("gpt_oss"),
               file + "1: model_type: \"gpt_oss\" needs attention sinks, which a description cannot say" + valid);
   expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
@@ -471,6 +472,12 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
       {"kimi_linear", kimi + R"(, "num_experts": 8, "num_shared_experts": 2, "num_expert_group": 4, "topk_group": 2,
     "moe_renormalize": true, "layer_types": ["linear_attention", "full_attention"], "linear_num_heads": 2,
     "linear_head_dim": 16, "linear_conv_kernel_dim": 4, "mlp_layer_types": ["dense", "sparse"])"},
+      {"kimi_k2", latent + routed + R"(, "norm_topk_prob": true, "rope_interleave": true)"},
+      {"dots1",
+       attention + R"(, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": true)" + routed},
+      {"granite", attention + R"(, "embedding_multiplier": 6.0, "logits_scaling": 3.0)"},
+      {"granitemoe", attention + experts + R"(, "num_local_experts": 4, "residual_multiplier": 0.5)"},
+      {"smollm3", attention + R"(, "no_rope_layers": [1, 0], "no_rope_layer_interval": 2)"},
       {"llama", attention},
       {"mistral", attention + R"(, "sliding_window": 8)"},
       {"mixtral", attention + experts + R"(, "num_local_experts": 4, "sliding_window": 8)"},

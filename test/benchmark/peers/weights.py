@@ -118,6 +118,17 @@ FAMILIES["gemma3_text"] = [
      "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 2000.0},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}},
     {"head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, "rope_theta": 3000.0, "rope_local_base_freq": 70.0, "tie_word_embeddings": False}]
+# The same without Mamba-2, without experts; layers in which nothing turns; a norm of q and k beside corrected scores.
+MULTIPLIERS = {key: GRANITE[key] for key in ("embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier")}
+FAMILIES["granite"] = [MULTIPLIERS, {"tie_word_embeddings": True, "head_dim": 24, "attention_multiplier": 0.2}]
+FAMILIES["granitemoe"] = [MULTIPLIERS | {"num_local_experts": 6, "num_experts_per_tok": 3}, {"num_local_experts": 4, "attention_multiplier": 0.2, "tie_word_embeddings": True}]
+FAMILIES["smollm3"] = [{"pad_token_id": 0} | more for more in (
+    {"num_hidden_layers": 5}, {"no_rope_layers": [0, 1, 1], "tie_word_embeddings": False}, {"no_rope_layer_interval": 2})]
+FAMILIES["dots1"] = [GLM | {"n_shared_experts": 2, "first_k_dense_replace": 1, "sliding_window": None},
+                     GLM | {"n_shared_experts": 1, "n_group": 4, "topk_group": 2, "head_dim": 24, "norm_topk_prob": True, "tie_word_embeddings": True}]
+# Published under a name of its own, which transformers does not know.
+RENAMED = {"kimi_k2": "deepseek_v3"}
+FAMILIES["kimi_k2"] = FAMILIES["deepseek_v3"]
 PREFILL = 32
 
 
@@ -170,6 +181,11 @@ def quantize(made, packed, plain):
         safetensors.torch.save_file({name: weight.contiguous() for name, weight in tensors.items()}, target / "model.safetensors", {"format": "pt"})
 
 
+def rename(folder, family):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": family}))
+
+
 def differences(model, program, checkpoint, folder):
     """-> the largest difference and the largest logit, of the prefill and of the token behind it."""
     tokens = np.random.default_rng(0).integers(0, 256, (1, PREFILL + 1)).astype(np.int32)
@@ -198,7 +214,7 @@ def compare(family, more, folder):
     if family in PARTS:
         given, more = {"text_config": given | more, "vision_config": VISION}, {"tie_word_embeddings": more["tie_word_embeddings"]}
         kind = transformers.AutoModelForImageTextToText
-    config = transformers.AutoConfig.for_model(family, **(given | more))
+    config = transformers.AutoConfig.for_model(RENAMED.get(family, family), **(given | more))
     model = fix(kind.from_config(config, dtype=torch.float32))
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
@@ -210,10 +226,14 @@ def compare(family, more, folder):
     model.save_pretrained(made, max_shard_size="100KB")
     if family == "kimi_linear":
         publish(made)
+    if family in RENAMED:
+        rename(made, family)
     run("braid-compile", made / "config.json", "-o", program, "--batch=2", "--seq-len=64")
     (folder / "text.txt").write_text("Pack my box with five dozen liquor jugs. " * 20)
     run("braid-run", "train", program, "--init-from", made, "--data", folder / "text.txt", "--steps=3", "--lr=0.02", "--warmup=0", "--checkpoint-dir", trained)
     run("braid-run", "export", program, "--checkpoint", trained, "--like", made, "--output", exported)
+    if family in RENAMED:
+        rename(exported, RENAMED[family])
     read, loading = kind.from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
     if any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         sys.exit(f"{family}: {loading}")

@@ -1,0 +1,146 @@
+// Configs of transformers whose models are those of other families but for little: Granite, SmolLM3, dots.llm1, Kimi K2;
+// and those that are refused, each with its reason.
+#include "test/frontend/HuggingFaceConfigs.h"
+
+using namespace braid;
+
+// Counts of parameters are those of transformers' own models.
+TEST(HuggingFaceKin, Granite) {
+  // Granite-3.1-8B.
+  const std::string text = R"("vocab_size": 49155, "hidden_size": 4096, "intermediate_size": 12800,
+    "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8, "rope_theta": 1e7,
+    "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "embedding_multiplier": 12.0, "logits_scaling": 16.0,
+    "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "tie_word_embeddings": true, "mlp_bias": false)";
+  expectDescription(config("granite", text), R"({"name": "granite", "vocab_size": 49155, "d_model": 4096,
+    "num_layers": 40, "context_len": 131072, "tie_embeddings": true, "dtype": "f32",
+    "norm": {"kind": "rms", "eps": 1e-5}, "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 32,
+    "kv_heads": 8, "head_dim": 128, "rope": {"theta": 1e7}, "scale": 0.0078125}}, "ffn_pattern": "D",
+    "ffns": {"D": {"kind": "dense", "hidden": 12800}}, "init": {"kind": "normal", "std": 0.02, "scale_output": false},
+    "embedding_multiplier": 12.0, "logits_multiplier": 0.0625, "residual": {"beta": 0.22}})");
+  EXPECT_EQ(parameters(*parse(config("granite", text)).spec), 8'170'848'256);
+  EXPECT_EQ(imported(parse(config("granite", text)), "layers.{layer}.ffn.w3"),
+            R"({"name":"model.layers.{layer}.mlp.up_proj.weight","transposed":true})");
+}
+
+TEST(HuggingFaceKin, GraniteMoe) {
+  // Granite-3.0-3B-A800M.
+  Parsed parsed = parse(config("granitemoe", R"("vocab_size": 49155, "hidden_size": 1536, "intermediate_size": 512,
+    "num_hidden_layers": 32, "num_attention_heads": 24, "num_key_value_heads": 8, "num_local_experts": 40,
+    "num_experts_per_tok": 8, "tie_word_embeddings": true, "output_router_logits": false,
+    "router_aux_loss_coef": 0.001)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 3'298'793'472);
+  const auto &moe = std::get<MoeSpec>(*parsed.spec->findFfn('M'));
+  EXPECT_TRUE(moe.router.normalize);
+  EXPECT_EQ(moe.sharedHidden, 0);
+  EXPECT_TRUE(std::get<AttentionSpec>(*parsed.spec->findMixer('N')).rope); // whether or not the config says rotations
+  EXPECT_EQ(imported(parsed, "layers.{layer}.moe.w3"),
+            R"({"name":"model.layers.{layer}.block_sparse_moe.input_linear.weight","rows":[512,1024],"stacked":true,)"
+            R"("transposed":true})");
+  expectError(config("granitemoe", R"("shared_intermediate_size": 512)"),
+              "config.json:2: shared_intermediate_size: 512 is of an unknown key of a granitemoe config; valid: the "
+              "keys that models/README.md lists");
+  expectError(config("granitemoe", R"("num_local_experts": 0)"),
+              "config.json:2: num_local_experts: 0 is out of range; valid: 1 to 4096");
+}
+
+TEST(HuggingFaceKin, SmolLm3) {
+  Parsed parsed = parse(config("smollm3")); // SmolLM3-3B
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 3'075'098'624);
+  EXPECT_EQ(parsed.spec->layerPattern, "NNNP");
+  EXPECT_FALSE(std::get<AttentionSpec>(*parsed.spec->findMixer('P')).rope);
+  EXPECT_EQ(std::get<AttentionSpec>(*parsed.spec->findMixer('N')).rope->theta, 2e6);
+  auto patternOf = [](const std::string &more) {
+    Parsed parsed = parse(config("smollm3", R"("num_hidden_layers": 4, )" + more));
+    return parsed.spec ? parsed.spec->layerPattern : parsed.errors[0];
+  };
+  EXPECT_EQ(patternOf(R"("no_rope_layers": [1, 0, 0, 1, 1])"), "NPP"); // NPPN, of more layers than there are
+  EXPECT_EQ(patternOf(R"("no_rope_layers": null, "no_rope_layer_interval": 2)"), "NP");
+  EXPECT_EQ(patternOf(R"("no_rope_layers": [0, 0, 0, 0])"), "P");
+  const std::string at = "config.json:2: ";
+  EXPECT_EQ(patternOf(R"("no_rope_layers": [1, 0])"),
+            at + "no_rope_layers: has 2 layers; valid: 1, or 0 where nothing turns, for each of num_hidden_layers, 4");
+  EXPECT_EQ(patternOf(R"("no_rope_layers": 1)"),
+            at + "no_rope_layers: 1 is not a list or null; valid: 1, or 0 where nothing turns, for each of "
+                 "num_hidden_layers, 4");
+  EXPECT_EQ(patternOf(R"("no_rope_layers": [1, 0, 2, 1])"), at + "no_rope_layers[2]: 2 is not computed; valid: 0, 1");
+  EXPECT_EQ(patternOf(R"("no_rope_layer_interval": 0)"), at + "no_rope_layer_interval: 0 is not an integer above 0");
+  EXPECT_EQ(patternOf(R"("use_sliding_window": true)"),
+            at + "use_sliding_window: true of a smollm3 config is not computed; valid: false");
+}
+
+TEST(HuggingFaceKin, Dots1) {
+  const std::string text = R"("vocab_size": 152064, "hidden_size": 4096, "intermediate_size": 10944,
+    "moe_intermediate_size": 1408, "num_hidden_layers": 62, "num_attention_heads": 32, "num_key_value_heads": 32,
+    "n_shared_experts": 2, "n_routed_experts": 128, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+    "norm_topk_prob": true, "routed_scaling_factor": 2.5, "sliding_window": null, "moe_layer_freq": 1)";
+  Parsed parsed = parse(config("dots1", text));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 142'774'373'888 + 61 * 128); // and corrections, which are buffers there
+  EXPECT_TRUE(std::get<AttentionSpec>(*parsed.spec->findMixer('N')).qkNorm);
+  const RouterSpec &router = std::get<MoeSpec>(*parsed.spec->findFfn('M')).router;
+  EXPECT_TRUE(router.correction && router.normalize);
+  EXPECT_EQ(router.score, "sigmoid");
+  EXPECT_EQ(router.scale, 2.5);
+  EXPECT_EQ(imported(parsed, "layers.{layer}.shared.w2"),
+            R"({"name":"model.layers.{layer}.mlp.shared_experts.down_proj.weight","transposed":true})");
+  auto edited = [&](llvm::StringRef from, llvm::StringRef to) {
+    std::string other = text;
+    return config("dots1", other.replace(other.find(from), from.size(), to));
+  };
+  // Windows begin behind layer 62, which the model does not have.
+  EXPECT_TRUE(parse(edited(R"("sliding_window": null)", R"("sliding_window": 4096)")).spec);
+  expectError(edited(R"("sliding_window": null)", R"("max_window_layers": 40)"),
+              "config.json:5: max_window_layers: 40 leaves sliding attention to layers, which is not computed; valid: at "
+              "least num_hidden_layers 62, or sliding_window null");
+  expectError(config("dots1", R"("num_hidden_layers": 63, "n_shared_experts": 2, "n_routed_experts": 128,
+    "num_experts_per_tok": 6)"),
+              "config.json:2: num_hidden_layers: 63 exceeds max_window_layers 62, which leaves sliding attention to "
+              "layers, and that is not computed; valid: at most 62, another max_window_layers, or sliding_window null");
+  expectError(edited(R"("n_shared_experts": 2, )", ""),
+              "config.json:1: n_shared_experts: is missing, for which transformers takes nothing; valid: an integer "
+              "above 0");
+}
+
+TEST(HuggingFaceKin, KimiK2) {
+  const std::string text = R"("vocab_size": 163840, "hidden_size": 7168, "intermediate_size": 18432,
+    "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 64, "num_key_value_heads": 64,
+    "n_shared_experts": 1, "n_routed_experts": 384, "num_experts_per_tok": 8, "first_k_dense_replace": 1, "n_group": 1,
+    "topk_group": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+    "v_head_dim": 128, "norm_topk_prob": true, "routed_scaling_factor": 2.827, "scoring_func": "sigmoid",
+    "topk_method": "noaux_tc", "moe_layer_freq": 1, "ep_size": 1, "aux_loss_alpha": 0.001, "seq_aux": true,
+    "max_position_embeddings": 131072, "rope_theta": 50000.0, "rope_scaling": {"beta_fast": 1.0, "beta_slow": 1.0,
+    "factor": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096, "type": "yarn"},
+    "num_nextn_predict_layers": 0)";
+  Parsed parsed = parse(config("kimi_k2", text)), same = parse(config("deepseek_v3", text));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 1'026'408'209'408 + 23'040);
+  std::string source = same.spec->source; // but for its name the same, weights too
+  const std::string theirs = "\"deepseek_v3\"";
+  for (size_t at; (at = source.find(theirs)) != std::string::npos;)
+    source.replace(at, theirs.size(), "\"kimi_k2\"");
+  EXPECT_EQ(parsed.spec->source, source);
+}
+
+TEST(HuggingFaceKin, RefusedFamiliesHaveAReason) {
+  auto reason = [](const std::string &family, const std::string &more = "") {
+    Parsed parsed = parse(config(family, more));
+    return parsed.errors.size() == 1 ? llvm::StringRef(parsed.errors[0]).split("; valid: ").first.str() : "";
+  };
+  const std::string at = "config.json:1: model_type: ";
+  for (const char *family : {"gemma3", "mistral3", "qwen3_vl", "llama4"}) // before its parts are looked at
+    EXPECT_EQ(reason(family, R"("text_config": {"model_type": "llama"})"), reason(family)) << family;
+  EXPECT_EQ(reason("qwen3_vl"), at + "\"qwen3_vl\" needs pictures beside text, which a description cannot say");
+  EXPECT_EQ(reason("deepseek_v32"),
+            at + "\"deepseek_v32\" needs attention to tokens that an indexer chooses, which a description cannot say");
+  EXPECT_EQ(reason("lfm2"),
+            at + "\"lfm2\" needs short convolutions in the place of attention, which a description cannot say");
+  EXPECT_EQ(reason("glm4"), at + "\"glm4\" is of a config.json that is not read yet: norms before and behind attention "
+                                 "and feed-forward, and a gate in one matrix with what it opens, which a description "
+                                 "can say");
+  for (const char *family :
+       {"olmo3", "gemma3n_text", "llama4", "phi3", "cohere2", "ernie4_5_moe", "hunyuan_v1_moe", "exaone4", "mistral3"})
+    EXPECT_NE(reason(family).find("which a description can"), std::string::npos) << family;
+  EXPECT_EQ(reason("bert"), at + "\"bert\" is of a config.json that is not read");
+}
