@@ -81,7 +81,23 @@ Expected<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
   return file;
 }
 
+// What Git LFS leaves in the place of a file that it did not fetch: a few lines of text.
+static Status checkNoPointer(const InputFile &file) {
+  constexpr std::string_view begin = "version https://git-lfs.github.com/spec/";
+  std::string text(begin.size(), '\0');
+  if (file.size() < begin.size())
+    return Status::success();
+  BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
+  if (text != begin)
+    return Status::success();
+  return Status::error(ErrorCode::corruptFile,
+                       "is a Git LFS pointer of {} bytes in the place of a safetensors file; "
+                       "valid: the file itself, which 'git lfs pull' in its directory fetches",
+                       file.size());
+}
+
 Status SafetensorsFile::readHeader() {
+  BRAID_TRY(checkNoPointer(file));
   std::array<std::byte, 8> lengthBytes;
   if (file.size() < lengthBytes.size())
     return Status::error(ErrorCode::corruptFile, "not a safetensors file: {} bytes, the header length alone takes 8",

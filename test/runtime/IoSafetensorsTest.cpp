@@ -150,6 +150,13 @@ TEST(IoSafetensors, NumbersOfEightBitsAreReadAsTheNumbersThatTheyAre) {
   EXPECT_EQ(e[0x7e], 448.0f);
 }
 
+// What Git LFS leaves where it did not fetch a file.
+TEST(IoSafetensors, PointersOfGitLfsAreNamed) {
+  expectError("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
+              "is a Git LFS pointer of 74 bytes in the place of a safetensors file; valid: the file itself, which 'git "
+              "lfs pull' in its directory fetches");
+}
+
 TEST(IoSafetensors, HalvesAreReadAsTheNumbersThatTheyAre) {
   // Every f16, and a tensor behind them.
   constexpr size_t all = 1 << 16;
