@@ -27,6 +27,9 @@ Action addProbe(CLI::App &command);
 // From now on the first signal that asks the process to end makes this true: what runs saves or clears up, and ends. A second
 // one ends the process at once.
 std::atomic<bool> &stopOnSignals();
+// What was to be done is not all done, because of such a signal; the status of the process that then has no error.
+void endAsStopped();
+int statusOfStop();
 
 constexpr uint64_t maxTokenCount = INT32_MAX; // programs count tokens in i32, as they do steps (maxTrainSteps)
 

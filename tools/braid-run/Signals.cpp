@@ -7,8 +7,13 @@ namespace braid::run {
 namespace {
 
 std::atomic<bool> stopRequested = false;
+std::atomic<int> stoppedBy = 0;
+bool wasStopped = false;
 
-void requestStop(int) { stopRequested = true; }
+void requestStop(int signal) {
+  stoppedBy = signal;
+  stopRequested = true;
+}
 
 } // namespace
 
@@ -25,6 +30,13 @@ std::atomic<bool> &stopOnSignals() {
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN)
     sigaction(SIGHUP, &action, nullptr);
   return stopRequested;
+}
+
+void endAsStopped() { wasStopped = true; }
+
+int statusOfStop() {
+  // A process that stopped because another one did has seen no signal.
+  return wasStopped ? 128 + (stoppedBy ? stoppedBy.load() : SIGTERM) : 0;
 }
 
 } // namespace braid::run

@@ -104,6 +104,8 @@ Status run(Options &options) {
 
   if (!ranks.speaks())
     return traced;
+  if (result.stopped)
+    endAsStopped();
   if (result.firstStep >= result.steps)
     fmt::print("nothing to do: {} is at step {} of {}\n", result.checkpoint, result.firstStep, result.steps);
   else if (!result.stopped)

@@ -269,5 +269,5 @@ int main(int argc, char **argv) {
     if (int code = report(status))
       return code;
   }
-  return 0;
+  return statusOfStop();
 }
