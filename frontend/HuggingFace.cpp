@@ -107,6 +107,14 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
   return std::string{linear, 'N'};
 }
 
+/// The list that says such a pattern.
+Value Translation::typesIn(StringRef pattern, const Value &layers, char linear) {
+  std::vector<Value> types;
+  for (size_t layer = 0; integerIn(layers, 1024) && layer < static_cast<size_t>(layers.integer); ++layer)
+    types.push_back(stringValue(pattern[layer % pattern.size()] == linear ? "linear_attention" : "full_attention"));
+  return arrayValue(std::move(types));
+}
+
 /// P: attention without rotations, N: with them. By the list of layers with rotations, or all but every so many-th.
 std::string Translation::turningLayers(const Value &layers) {
   const Value usual = numberValue(int64_t(4)), every = get("no_rope_layer_interval", usual),
@@ -155,20 +163,30 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
   if (family.hasLightning && types)
     pattern = typesOf("layer_types", *types, layers, 'L');
   if (family.hybrid) {
-    Value interval = get("full_attention_interval", numberValue(int64_t(4)));
-    bool isInterval = integerIn(interval, INT32_MAX);
-    pattern = "LN";
-    if (types) {
-      pattern = typesOf("layer_types", *types, layers, 'L');
-    } else if (!isInterval) {
-      errors.report("full_attention_interval", describe(interval) + " is not an integer above 0");
-    } else if (integerIn(layers, 1024)) {
+    const Value usual = numberValue(int64_t(4)), *given = take("full_attention_interval"),
+                &interval = given ? *given : usual;
+    auto patternOf = [&](int64_t every) {
       std::string each;
-      for (int64_t layer = 0; layer < layers.integer; ++layer)
-        each += (layer + 1) % interval.integer ? 'L' : 'N';
-      pattern = shortest(each);
-    }
+      for (int64_t layer = 0; integerIn(layers, 1024) && layer < layers.integer; ++layer)
+        each += (layer + 1) % every ? 'L' : 'N';
+      return each.empty() ? "LN" : shortest(each);
+    };
+    pattern = "LN";
+    if (types)
+      pattern = typesOf("layer_types", *types, layers, 'L');
+    else if (!integerIn(interval, INT32_MAX))
+      errors.report("full_attention_interval", describe(interval) + " is not an integer above 0");
+    else
+      pattern = patternOf(interval.integer);
+    int64_t every = static_cast<int64_t>(pattern.size()); // of which the last one has attention, if an interval says so
+    std::vector<Value> same;
+    if (every <= 1024 && patternOf(every) == pattern)
+      same.push_back(numberValue(every));
+    compare({"layer_types", "full_attention_interval"}, typesIn(pattern, layers, 'L'),
+            typesIn(patternOf(usual.integer), layers, 'L'), /*null=*/nullptr, same);
   }
+  if (family.hasLightning)
+    compare({"layer_types"}, typesIn(pattern, layers, 'L'), typesIn(integerIn(layers, 1) ? "N" : "NL", layers, 'L'));
   Value attentions = attention(); // its keys are known, used or not
   if (family.skipsTurns) {
     pattern = turningLayers(layers);
@@ -395,13 +413,17 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
     return;
   }
   if (family.corrects || family.latent) {
-    Value first = get("first_k_dense_replace", numberValue(family.denseLayers));
+    bool hasList = family.name == "kimi_linear"; // mlp_layer_types, which says the same
+    const Value usual = numberValue(family.denseLayers), *given = take("first_k_dense_replace");
+    Value first = named(given ? *given : usual, "first_k_dense_replace");
+    if (!hasList)
+      compare({"first_k_dense_replace"}, first, usual);
     bool isCount = first.kind == Kind::integer && first.integer >= 0;
     if (!isCount)
       errors.report("first_k_dense_replace", describe(first) + " is not an integer from 0 upwards");
     for (int64_t layer = 0; isCount && integerIn(layers, 1024) && layer < layers.integer; ++layer)
       pattern += layer < first.integer ? 'D' : 'M';
-    if (family.name == "kimi_linear")
+    if (hasList)
       sparseLayers(layers, pattern);
     pattern = pattern.empty() ? "M" : shortest(pattern);
     ffns = object(

@@ -455,18 +455,12 @@ inline constexpr llvm::StringRef notCompared[] = {
     "attention_dropout",
     "hidden_dropout",
     "router_jitter_noise",
-    "full_attention_interval",
-    "first_k_dense_replace",
     "time_step_min",
     "time_step_max",
     "time_step_rank",
     "mamba_expand",
     "mamba_d_head",
     "mamba_dt_rank",
-    "attn_layer_period",
-    "attn_layer_offset",
-    "expert_layer_period",
-    "expert_layer_offset",
 };
 
 /// Silent, too, of mamba, mamba2 and nemotron_h: what their kernels, their initial values and their caches are like, experts

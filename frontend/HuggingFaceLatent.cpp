@@ -161,25 +161,38 @@ void Translation::layersOfLatent(const Value &layers, Value &mixers, std::string
 /// What mlp_layer_types says of each layer, if anything: D or M. `pattern`: what first_k_dense_replace does.
 void Translation::sparseLayers(const Value &layers, std::string &pattern) {
   constexpr StringRef key = "mlp_layer_types";
-  const Value *types = takeOptional(key);
-  if (!types)
-    return;
-  if (types->kind != Kind::array)
-    return errors.report(key, describe(*types) + " is not a list or null");
-  std::string each;
-  for (auto [i, type] : llvm::enumerate(types->items)) {
-    bool isDense = isEqual(type, stringValue("dense"));
-    if (!isDense && !isEqual(type, stringValue("sparse")))
-      errors.report(formatv("{0}[{1}]", key, i).str(),
-                    describe(type) + " is not computed; valid: \"dense\", \"sparse\"");
-    each += isDense ? 'D' : 'M';
+  if (const Value *types = takeOptional(key)) {
+    if (types->kind != Kind::array)
+      return errors.report(key, describe(*types) + " is not a list or null");
+    std::string each;
+    for (auto [i, type] : llvm::enumerate(types->items)) {
+      bool isDense = isEqual(type, stringValue("dense"));
+      if (!isDense && !isEqual(type, stringValue("sparse")))
+        errors.report(formatv("{0}[{1}]", key, i).str(),
+                      describe(type) + " is not computed; valid: \"dense\", \"sparse\"");
+      each += isDense ? 'D' : 'M';
+    }
+    if (!integerIn(layers, 1024) || each.size() != static_cast<size_t>(layers.integer))
+      return errors.report(
+          key, formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
+    if (config.find("first_k_dense_replace") && each != pattern)
+      errors.report(key, "says other layers than first_k_dense_replace; valid: one of the two");
+    pattern = each;
   }
-  if (!integerIn(layers, 1024) || each.size() != static_cast<size_t>(layers.integer))
-    return errors.report(key,
-                         formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
-  if (config.find("first_k_dense_replace") && each != pattern)
-    errors.report(key, "says other layers than first_k_dense_replace; valid: one of the two");
-  pattern = each;
+  auto listOf = [](StringRef pattern) {
+    std::vector<Value> types;
+    for (char letter : pattern)
+      types.push_back(stringValue(letter == 'D' ? "dense" : "sparse"));
+    return arrayValue(std::move(types));
+  };
+  // A config beside weights may say it in either way.
+  size_t dense = std::min(pattern.find('M'), pattern.size()), usual = static_cast<size_t>(family.denseLayers);
+  std::vector<Value> same;
+  if (pattern.find('D', dense) == std::string::npos)
+    same.push_back(numberValue(static_cast<int64_t>(dense)));
+  std::string absent(pattern.size(), 'M');
+  absent.replace(0, std::min(usual, absent.size()), std::min(usual, absent.size()), 'D');
+  compare({key.str(), "first_k_dense_replace"}, listOf(pattern), listOf(absent), /*null=*/nullptr, same);
 }
 
 /// The router of DeepSeek-V2: the largest scores, with group_limited_greedy of the groups whose largest score is large.

@@ -125,6 +125,7 @@ private:
   void graniteMultipliers(std::vector<Field> &fields);
   std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
   std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
+  Value typesIn(llvm::StringRef pattern, const Value &layers, char linear);
   std::string turningLayers(const Value &layers);
   void mixers(const Value &layers, Value &mixers, std::string &pattern);
   Value dtype();

@@ -29,14 +29,17 @@ private:
     int64_t groups = 1, first = 0, last = 0; ///< last 0: all rows
     int64_t plus = 0, times = 1;
     bool stacked = false;
+    StringRef other = ""; ///< another spelling of the name
   };
   void add(StringRef ours, StringRef theirs, How how);
   void matrix(StringRef ours, StringRef theirs) { add(ours, theirs, {.transposed = true}); }
   void vector(StringRef ours, StringRef theirs) { add(ours, theirs, {}); }
   void ofLayer(StringRef ours, StringRef theirs, How how) {
+    std::string other = (body + "layers.{layer}." + how.other).str();
+    how.other = how.other.empty() ? how.other : StringRef(other);
     add(("layers.{layer}." + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
   }
-  void dense(StringRef ours, StringRef theirs);
+  void dense(StringRef ours, StringRef theirs, StringRef other = "");
   void fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked);
   void attention(const Value &mixer);
   void gatedDelta(const Value &mixer);
@@ -69,6 +72,8 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
   if (llvm::any_of(weights, [&](const Field &field) { return field.name == ours; }))
     return; // another part of the same kind
   std::vector<Field> fields = {{"name", stringValue(theirs)}};
+  if (!how.other.empty())
+    fields.push_back({"or", stringValue(how.other)});
   if (how.groups > 1)
     fields.push_back({"groups", numberValue(how.groups)});
   if (how.last)
@@ -84,10 +89,12 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
   weights.push_back({ours.str(), fields.size() == 1 ? stringValue(theirs) : objectValue(std::move(fields))});
 }
 
-void Names::dense(StringRef ours, StringRef theirs) {
+void Names::dense(StringRef ours, StringRef theirs, StringRef other) {
   for (auto [part, projection] :
-       {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}})
-    ofLayer((ours + "." + part).str(), (theirs + "." + projection + ".weight").str(), {.transposed = true});
+       {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}}) {
+    std::string matrix = ("." + projection + ".weight").str(), otherName = other.empty() ? "" : other.str() + matrix;
+    ofLayer((ours + "." + part).str(), theirs.str() + matrix, {.transposed = true, .other = otherName});
+  }
 }
 
 /// The gate's rows and those of what it opens are one matrix.
@@ -362,6 +369,8 @@ Value Names::run() {
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
     } else if (family == "granitemoehybrid") {
       fused("ffn", "shared_mlp", number(ffn.value, "hidden"), /*stacked=*/false);
+    } else if (family == "kimi_linear") { // the second as transformers writes them, which calls layers with experts so
+      dense("ffn", "mlp", "block_sparse_moe");
     } else {
       dense("ffn", namesFeedForward ? "feed_forward" : "mlp");
     }

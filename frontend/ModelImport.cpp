@@ -66,6 +66,14 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
         w.string("name", name);
       weight.ofExperts = StringRef(name).contains(expertHole);
       checkName(field.name, name, w.pathOf("name"), errors);
+      std::string other;
+      if (w.take("or")) {
+        w.string("or", other);
+        checkName(field.name, other, w.pathOf("or"), errors);
+        if (StringRef(other).contains(expertHole) != weight.ofExperts)
+          w.error("or", "\"" + shownText(other, 80) + "\" and \"" + shownText(name, 80) +
+                            "\" do not both have {expert}; valid: two names with it, or two without");
+      }
       // Defaults of so many keys are not worth their place in every program.
       bool flag = false;
       if (w.take("transposed"))

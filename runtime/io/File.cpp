@@ -309,6 +309,41 @@ DirectoryLock::~DirectoryLock() {
       ::close(descriptor);
 }
 
+Expected<TemporaryDirectory> TemporaryDirectory::make(const std::string &path) {
+  // Whoever has it may rename it away between opening and locking it.
+  constexpr int tries = 10;
+  for (int i = 1;; ++i) {
+    if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+      return writeError(path, errno);
+    int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor < 0 && errno == ENOENT && i < tries)
+      continue;
+    if (descriptor < 0)
+      return writeError(path, errno);
+    TemporaryDirectory made(descriptor);
+    int failed;
+    do
+      failed = ::flock(descriptor, LOCK_EX | LOCK_NB);
+    while (failed != 0 && errno == EINTR);
+    if (failed != 0 && errno == EWOULDBLOCK)
+      return Status::error(ErrorCode::ioError, "{}: another process writes it; valid: once that has ended", path);
+    if (failed != 0 && errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS)
+      return writeError(path, errno);
+    BRAID_ASSIGN(LeadsTo found, leadsTo(path, descriptor));
+    if (found != LeadsTo::same && i < tries)
+      continue;
+    BRAID_ASSIGN(std::vector<std::string> left, listDirectory(path));
+    for (const std::string &name : left)
+      BRAID_TRY(removeAll(path + "/" + name));
+    return made;
+  }
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  if (descriptor >= 0)
+    ::close(descriptor);
+}
+
 // ---- Directories ----------------------------------------------------------------------------------------------------
 
 Status makeDirectories(const std::string &path) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace braid::runtime {
@@ -128,6 +129,22 @@ private:
   int file = -1, folder = -1;
   bool identified = true; // a look at the path that was locked found the same file
   std::string stamp; // what holderOf() reads
+};
+
+// A directory that is written under a name of its own and then renamed; nobody else writes it meanwhile. The kernel drops
+// the lock (on the directory itself) when its maker ends, however that ends.
+class TemporaryDirectory {
+public:
+  // Makes it. What a maker that was killed left under this name is removed; while one is at work, that is an error.
+  static Expected<TemporaryDirectory> make(const std::string &path);
+  TemporaryDirectory(TemporaryDirectory &&other) noexcept : descriptor(std::exchange(other.descriptor, -1)) {}
+  TemporaryDirectory &operator=(TemporaryDirectory &&) = delete;
+  ~TemporaryDirectory();
+
+private:
+  explicit TemporaryDirectory(int descriptor) : descriptor(descriptor) {}
+
+  int descriptor;
 };
 
 Status makeDirectories(const std::string &path);

@@ -326,13 +326,7 @@ Expected<Exported> exportWeights(const Program &program, const std::string &chec
   std::string parent = target.parent_path().string();
   std::string temporary = fmt::format("{}/.{}.tmp", parent, target.filename().string());
   BRAID_TRY(makeDirectories(parent));
-  std::error_code error;
-  if (!fs::create_directory(temporary, error))
-    return error
-               ? writeError(temporary, error.value())
-               : Status::error("{}: is there: an export writes it, or one was killed that did; valid: an export after "
-                               "it was removed",
-                               temporary);
+  BRAID_ASSIGN(TemporaryDirectory held, TemporaryDirectory::make(temporary));
   auto all = [&]() -> Status {
     BRAID_TRY(exporter.write(temporary));
     BRAID_TRY(renamePath(temporary, target.string()));

@@ -50,6 +50,8 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
   for (const auto &[key, member] : value.items()) {
     if (key == "name" && member.is_string())
       tensor.name = member.get<std::string>();
+    else if (key == "or" && member.is_string())
+      tensor.otherName = member.get<std::string>();
     else if (key == "transposed" && member.is_boolean())
       tensor.transposed = member.get<bool>();
     else if (key == "stacked" && member.is_boolean())
@@ -78,12 +80,11 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
 
 bool ImportedTensor::ofExperts() const { return stacked || name.find(expertHole) != std::string::npos; }
 
-std::string ImportedTensor::nameOf(std::optional<int64_t> layer, int64_t expert) const {
-  std::string full = name;
+std::string fillName(std::string name, std::optional<int64_t> layer, int64_t expert) {
   if (layer)
-    fillHole(full, layerHole, *layer);
-  fillHole(full, expertHole, expert);
-  return full;
+    fillHole(name, layerHole, *layer);
+  fillHole(name, expertHole, expert);
+  return name;
 }
 
 static Expected<ImportMap> parseMap(const nlohmann::json &json) {

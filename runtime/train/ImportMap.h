@@ -14,6 +14,7 @@ namespace braid::runtime {
 
 struct ImportedTensor {
   std::string name; // with "{layer}" and "{expert}" where their numbers stand; of each expert an own tensor
+  std::string otherName; // what some files call it instead; or nothing
   // Of each of so many equal groups of rows (of its first dimension) these: [first, last). Nothing: all.
   int64_t groups = 1;
   std::optional<std::array<int64_t, 2>> rows;
@@ -22,8 +23,10 @@ struct ImportedTensor {
   bool stacked = false; // the first dimension counts experts; what is said of rows and dimensions is said of one
 
   bool ofExperts() const; // each has a tensor of its own, or a part of one
-  std::string nameOf(std::optional<int64_t> layer, int64_t expert) const;
 };
+
+// A name with its numbers.
+std::string fillName(std::string name, std::optional<int64_t> layer, int64_t expert);
 
 struct ImportMap {
   std::map<std::string, ImportedTensor, std::less<>> weights; // by ours: embed.weight, layers.{layer}.attn.wq

@@ -89,7 +89,10 @@ Expected<ImportedFiles::Recipe> ImportedFiles::recipeOf(const LogicalTensor &ten
   if (found == map.weights.end())
     return Status::error(ErrorCode::corruptFile, "{}: its 'import' does not say what '{}' is called elsewhere",
                          program.path(), tensor.name);
-  Recipe recipe{&found->second, layer, 1, tensor.shape};
+  const ImportedTensor &how = found->second;
+  bool isOther = !how.otherName.empty() && !table.count(fillName(how.name, layer, 0)) &&
+                 table.count(fillName(how.otherName, layer, 0));
+  Recipe recipe{&how, isOther ? &how.otherName : &how.name, layer, 1, tensor.shape};
   if (recipe.tensor->ofExperts() && !tensor.shape.empty()) {
     recipe.experts = tensor.shape[0];
     recipe.shape.erase(recipe.shape.begin());
@@ -118,7 +121,7 @@ const ImportedFiles::Place *ImportedFiles::scalesOf(const std::string &name) con
 
 Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) const {
   std::set<std::string> wanted;
-  std::string missing, extra;
+  std::string missing, ofLayer, extra;
   size_t missingCount = 0, extraCount = 0;
   for (const LogicalTensor &tensor : tensors) {
     BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
@@ -126,8 +129,11 @@ Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) cons
       std::string name = recipe.nameOf(expert);
       auto found = table.find(name);
       if (found == table.end()) {
-        if (++missingCount == 1)
+        if (++missingCount == 1) {
           missing = fmt::format("'{}', which is '{}'", escaped(name), tensor.name);
+          if (recipe.layer) // "model.layers.3."
+            ofLayer = fillName(recipe.name->substr(0, recipe.name->find("{layer}")) + "{layer}.", recipe.layer, 0);
+        }
       } else if (isScaled(*found->second.entry)) {
         std::string ofBlocks = name + std::string(BlockScales::suffix);
         if (!table.count(ofBlocks) && ++missingCount == 1)
@@ -138,12 +144,20 @@ Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) cons
       wanted.insert(std::move(name));
     }
   }
+  std::string instead; // a part of another kind in the layer
   for (const auto &[name, place] : table)
-    if (!wanted.count(name) && !map.leaves(name) && ++extraCount == 1)
-      extra = name;
+    if (!wanted.count(name) && !map.leaves(name)) {
+      if (++extraCount == 1)
+        extra = name;
+      if (instead.empty() && !ofLayer.empty() && name.starts_with(ofLayer))
+        instead =
+            fmt::format(". Of this layer it holds '{}', which is no weight of the program; valid: a program whose "
+                        "config or description says of this layer what these weights are",
+                        escaped(name));
+    }
   if (missingCount)
-    return Status::error(ErrorCode::corruptFile, "{}: lacks tensor {}{} of program {}", path, missing,
-                         andMore(missingCount), program.path());
+    return Status::error(ErrorCode::corruptFile, "{}: lacks tensor {}{} of program {}{}", path, missing,
+                         andMore(missingCount), program.path(), instead);
   if (extraCount)
     return Status::error(ErrorCode::corruptFile,
                          "{}: holds tensor '{}'{}, which is no weight of program {}; what may stay unread says the "

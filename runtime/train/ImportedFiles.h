@@ -23,11 +23,12 @@ public:
   // How a tensor of the program is made.
   struct Recipe {
     const ImportedTensor *tensor;
+    const std::string *name; // of the two that it may have, the one that the files have
     std::optional<int64_t> layer;
     int64_t experts = 1;
     std::vector<int64_t> shape; // of one expert
     int64_t tensors() const { return tensor->stacked ? std::min<int64_t>(experts, 1) : experts; } // of theirs
-    std::string nameOf(int64_t expert) const { return tensor->nameOf(layer, expert); }
+    std::string nameOf(int64_t expert) const { return fillName(*name, layer, expert); }
     // What an expert has of a tensor that fits: all of it, or its part of a stacked one.
     SafetensorsEntry partOf(const SafetensorsEntry &entry, int64_t expert) const;
   };

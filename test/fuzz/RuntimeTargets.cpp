@@ -74,7 +74,8 @@ void importMap(std::span<const uint8_t> bytes) {
     return;
   for (const auto &[name, tensor] : (*map)->weights) {
     auto [general, layer] = splitLayer(name);
-    (void)(*map)->leaves(tensor.nameOf(layer, 3));
+    for (const std::string &theirs : {tensor.name, tensor.otherName})
+      (void)(*map)->leaves(fillName(theirs, layer, 3));
     for (const std::vector<int64_t> &shape : {std::vector<int64_t>{}, {0, 4}, {64, 1, 4}, {int64_t(1) << 31, 4}}) {
       auto taken = importedShape(tensor, shape);
       if (!taken)

@@ -18,14 +18,14 @@ TEST(ImportMap, ExpertsOfOneTensor) {
   const ImportedTensor &tensor = (*map)->weights.at("layers.{layer}.w");
   EXPECT_TRUE(tensor.stacked);
   EXPECT_TRUE(tensor.ofExperts());
-  EXPECT_EQ(tensor.nameOf(7, 0), "7.w");
-  EXPECT_EQ(tensor.nameOf(7, 3), "7.w");
+  EXPECT_EQ(fillName(tensor.name, 7, 0), "7.w");
+  EXPECT_EQ(fillName(tensor.name, 7, 3), "7.w");
   auto shape = importedShape(tensor, {6, 4}); // of an expert
   ASSERT_TRUE(shape) << shape.status().message();
   EXPECT_EQ(*shape, (std::vector<int64_t>{4, 3}));
   map = parse(R"({"name": "{layer}.{expert}.w", "stacked": false})");
   ASSERT_TRUE(map && *map) << map.status().message();
-  EXPECT_EQ((*map)->weights.at("layers.{layer}.w").nameOf(7, 3), "7.3.w");
+  EXPECT_EQ(fillName((*map)->weights.at("layers.{layer}.w").name, 7, 3), "7.3.w");
 }
 
 TEST(ImportMap, Errors) {
@@ -36,6 +36,7 @@ TEST(ImportMap, Errors) {
       {R"({"name": "{layer}.{expert}.w", "stacked": true})", "it is stacked, and its name has {expert}"},
       {R"({"name": "w", "transposed": "yes"})", "transposed is \"yes\""},
       {R"({"name": "w", "groups": 0})", "groups is 0"},
+      {R"({"name": "w", "or": 3})", "or is 3"},
       {R"({"name": "w", "turned": true})", "turned is true"},
   };
   for (auto [tensor, message] : cases) {

@@ -224,7 +224,7 @@ def compare(family, more, folder):
             correction += 0.1 * torch.randn_like(correction)
     made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
     model.save_pretrained(made, max_shard_size="100KB")
-    if family == "kimi_linear":
+    if family == "kimi_linear" and "mlp_layer_types" in more:  # the other as transformers writes it
         publish(made)
     if family in RENAMED:
         rename(made, family)
