@@ -80,14 +80,10 @@ StringRef unitsOf(StringRef name) {
 
 /// What a name of a dimension is called where a user can change it.
 StringRef keyOf(StringRef name) {
-  static constexpr std::pair<StringLiteral, StringLiteral> table[] = {{"batch", "train.batch, --batch"},
-                                                                      {"sequence", "train.seq_len, --seq-len"},
-                                                                      {"vocab", "vocab_size"},
-                                                                      {"heads", "heads"},
-                                                                      {"kv_heads", "kv_heads, key_heads"},
-                                                                      {"hidden", "hidden"},
-                                                                      {"experts", "num_experts"},
-                                                                      {"expert_hidden", "expert_hidden"}};
+  static constexpr std::pair<StringLiteral, StringLiteral> table[] = {
+      {"batch", "train.batch, --batch"}, {"sequence", "train.seq_len, --seq-len"},    {"vocab", "vocab_size"},
+      {"heads", "mixers: heads"},        {"kv_heads", "mixers: kv_heads, key_heads"}, {"hidden", "ffns: hidden"},
+      {"experts", "ffns: num_experts"},  {"expert_hidden", "ffns: expert_hidden"}};
   for (auto [dim, key] : table)
     if (dim == name)
       return key;
@@ -111,12 +107,19 @@ FailureOr<Placement> Sharder::argumentPlacement(func::FuncOp entry, bool isResul
     int64_t count = parts(axes), units = type.getDimSize(dim) / known.unit;
     if (known.name == "kv_heads" && units == 1)
       continue; // every rank's heads read it
-    if (units % count)
-      return entry.emitOpError() << (isResult ? "result " : "argument ") << value.shownName() << " has " << units << " "
-                                 << unitsOf(known.name) << " (" << keyOf(known.name) << "), which " << productName(axes)
-                                 << " = " << count << " ranks (--mesh) do not divide; valid: a divisor of " << units
-                                 << ", or a multiple of " << count << " " << unitsOf(known.name)
-                                 << (known.name == "kv_heads" ? ", or 1 that every rank keeps" : "");
+    if (units % count) {
+      // Of a weight, which a description says by its key, the function that initializes it is of no interest.
+      bool isWeight = isResult && !value.text(attrs::name).empty(), isWritten = isa<FileLineColLoc>(entry.getLoc());
+      InFlightDiagnostic error =
+          isWeight ? emitError(isWritten ? entry.getLoc() : UnknownLoc::get(entry.getContext())) : entry.emitOpError();
+      return error << (isWeight   ? "weight "
+                       : isResult ? "result "
+                                  : "argument ")
+                   << value.shownName() << " has " << units << " " << unitsOf(known.name) << " (" << keyOf(known.name)
+                   << "), which " << productName(axes) << " = " << count
+                   << " ranks (--mesh) do not divide; valid: a divisor of " << units << ", or a multiple of " << count
+                   << " " << unitsOf(known.name) << (known.name == "kv_heads" ? ", or 1 that every rank keeps" : "");
+    }
     placement.dims[dim] = axes;
   }
   if (value.role() == "moment")

@@ -81,7 +81,7 @@ func.func @all_heads(%x: tensor<2x8x16xf32> {braid.dims = ["batch", "sequence"],
 
 // -----
 
-// expected-error @+1 {{argument "layers.0.attn.wq" has 3 heads (heads), which tp = 2 ranks (--mesh) do not divide; valid: a divisor of 3}}
+// expected-error @+1 {{argument "layers.0.attn.wq" has 3 heads (mixers: heads), which tp = 2 ranks (--mesh) do not divide; valid: a divisor of 3}}
 func.func @odd(%w: tensor<16x24xf32> {braid.dims = ["embed", "heads*8"], braid.name = "layers.0.attn.wq", braid.role = "parameter"}) -> tensor<16x24xf32> attributes {braid.entry} {
   return %w : tensor<16x24xf32>
 }
