@@ -109,8 +109,9 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
-  for (const std::string &warning : spec->warnings)
-    (*module)->emitWarning() << warning;
+  if (!job.isRepeated)
+    for (const std::string &warning : spec->warnings)
+      (*module)->emitWarning() << warning;
   setScheduleKeys(**module, spec->schedule);
   std::optional<Machine> machine = options.machine;
   if (const std::optional<MachineSpec> &known = spec->schedule.machine)

@@ -10,6 +10,7 @@ struct CompileJob {
   std::string input; ///< MODEL.json or FILE.mlir
   std::string output; ///< P.braid; with toPhase FILE.mlir or - for standard output
   CompileOptions options;
+  bool isRepeated = false; ///< the same description was compiled before, and what warns of it was said
 };
 
 /// False when it failed; every message is on standard error, `--explain` writes to standard output.

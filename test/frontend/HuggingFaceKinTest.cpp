@@ -91,9 +91,10 @@ TEST(HuggingFaceKin, Dots1) {
   };
   // Windows begin behind layer 62, which the model does not have.
   EXPECT_TRUE(parse(edited(R"("sliding_window": null)", R"("sliding_window": 4096)")).spec);
-  expectError(edited(R"("sliding_window": null)", R"("max_window_layers": 40)"),
-              "config.json:5: max_window_layers: 40 leaves sliding attention to layers, which is not computed; valid: at "
-              "least num_hidden_layers 62, or sliding_window null");
+  expectError(
+      edited(R"("sliding_window": null)", R"("max_window_layers": 40)"),
+      "config.json:5: max_window_layers: 40 leaves sliding attention to layers, which is not computed; valid: at "
+      "least num_hidden_layers 62, or sliding_window null");
   expectError(config("dots1", R"("num_hidden_layers": 63, "n_shared_experts": 2, "n_routed_experts": 128,
     "num_experts_per_tok": 6)"),
               "config.json:2: num_hidden_layers: 63 exceeds max_window_layers 62, which leaves sliding attention to "

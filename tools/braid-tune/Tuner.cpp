@@ -141,12 +141,14 @@ bool Tuner::makePlain() {
     CompileJob job = options.job;
     job.options = Candidate().apply(job.options);
     std::optional<std::vector<uint8_t>> bytes = compileTables(job);
+    options.job.isRepeated = true;
     if (bytes)
       plainHash = hashOf({reinterpret_cast<const char *>(bytes->data()), bytes->size()});
     return bytes.has_value();
   }
   if (!build(options.job, Candidate(), program))
     return false;
+  options.job.isRepeated = true;
   auto loaded = Program::load(program);
   if (!loaded.ok())
     return fail(loaded.status().message());
