@@ -323,12 +323,12 @@ Reader::~Reader() {
     llvm::copy_if(known, std::back_inserter(valid),
                   [&](const std::string &key) { return !llvm::is_contained(refused, key); });
     for (StringRef candidate : valid) {
-      if (object.find(candidate)) // it is there: another one is meant
-        continue;
       unsigned distance = StringRef(name).take_front(64).edit_distance(candidate, true, best);
       if (distance < best || (distance == best && nearest.empty()))
         best = distance, nearest = candidate;
     }
+    if (object.find(nearest)) // it is there: another one is meant
+      nearest = "";
     std::string message = "unknown key";
     if (!nearest.empty())
       message += "; did you mean " + nearest.str() + "?";
