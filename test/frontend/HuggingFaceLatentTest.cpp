@@ -169,7 +169,8 @@ TEST(HuggingFaceLatent, KimiLinear) {
   EXPECT_EQ(imported(parsed, "layers.{layer}.shared.w3"),
             R"({"name":"model.layers.{layer}.block_sparse_moe.shared_experts.up_proj.weight","transposed":true})");
   EXPECT_EQ(imported(parsed, "layers.{layer}.ffn.w3"),
-            R"({"name":"model.layers.{layer}.mlp.up_proj.weight","transposed":true})");
+            R"({"name":"model.layers.{layer}.mlp.up_proj.weight",)"
+            R"("or":"model.layers.{layer}.block_sparse_moe.up_proj.weight","transposed":true})");
   // As transformers writes it.
   parsed = parse(config("kimi_linear", R"("num_hidden_layers": 3, "layer_types": ["linear_attention", "full_attention",
     "linear_attention"], "mlp_layer_types": ["sparse", "dense", "sparse"], "linear_head_dim": 16, "linear_num_heads": 2,
