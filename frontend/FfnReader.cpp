@@ -78,6 +78,10 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
     r.requireInteger("hidden", spec.hidden, 1, maxHidden);
     r.choice("activation", spec.activation, activationNames());
     r.boolean("bias", spec.bias);
+    r.number("gate_multiplier", spec.gateMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
+    if (r.has("gate_multiplier") && !ffnActivation(spec.activation).gated)
+      r.error("gate_multiplier", "has no gate to be of with activation \"" + spec.activation +
+                                     "\"; valid: with swiglu, geglu, geglu_tanh, reglu");
     spec.residual = readResidual(r, errors, model);
     return spec;
   }

@@ -4,7 +4,7 @@
 
 using namespace braid;
 
-using Signature = std::tuple<char, char, bool, int64_t>;
+using Signature = std::tuple<std::string, char, bool, int64_t>;
 
 /// Runs of equal neighbours in [begin, end).
 static int64_t countRuns(const std::vector<Signature> &layers, int64_t begin, int64_t end) {
@@ -21,8 +21,8 @@ static LayerGroup makeGroup(const std::vector<Signature> &layers, int64_t begin,
     int64_t end = i;
     while (end < begin + period && layers[end] == layers[i])
       ++end;
-    auto [mixer, ffn, recompute, overlapDegree] = layers[i];
-    LayerRun run{mixer, ffn, recompute, overlapDegree, end - i, {}};
+    const auto &[mixers, ffn, recompute, overlapDegree] = layers[i];
+    LayerRun run{mixers, ffn, recompute, overlapDegree, end - i, {}};
     for (int64_t round = 0; round < rounds; ++round)
       for (int64_t l = i; l < end; ++l)
         run.layers.push_back(static_cast<int32_t>(l + round * period));
@@ -69,7 +69,7 @@ std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
     return own == spec.schedule.overlapDegrees.end() || own->second == spec.schedule.overlapDegree ? 0 : own->second;
   };
   for (int64_t l = 0; l < spec.numLayers; ++l)
-    layers.emplace_back(spec.mixerOf(l), spec.ffnOf(l), spec.schedule.recomputes(l), overlapDegreeOf(l));
+    layers.emplace_back(spec.mixersOf(l), spec.ffnOf(l), spec.schedule.recomputes(l), overlapDegreeOf(l));
   std::vector<LayerGroup> groups;
   planFrom(layers, 0, groups);
   return groups;

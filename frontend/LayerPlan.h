@@ -9,7 +9,8 @@
 namespace braid {
 
 struct LayerRun {
-  char mixer, ffn;
+  std::string mixers; ///< letters: more than one stand side by side
+  char ffn;
   bool recompute; ///< the backward computes the layer's activations again
   int64_t overlapDegree; ///< token slices of the layer; 0: as many as the model's
   int64_t count;

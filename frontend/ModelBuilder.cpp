@@ -55,16 +55,16 @@ const LayerTable &ModelBuilder::layersFor(EntryShape entry) {
   auto [it, isNew] = tables.try_emplace({entry.batch, entry.tokens, entry.cached});
   if (!isNew)
     return it->second;
-  std::map<std::tuple<char, char, bool, int64_t>, Layer> built;
+  std::map<std::tuple<std::string, char, bool, int64_t>, Layer> built;
   for (const LayerGroup &group : plan) {
     std::vector<Layer> &layers = it->second.emplace_back();
     for (const LayerRun &run : group.runs) {
       // Without a backward there is nothing to compute again.
       bool recompute = run.recompute && !entry.cached;
       int64_t overlapDegree = entry.cached ? 0 : run.overlapDegree;
-      auto [layer, first] = built.try_emplace({run.mixer, run.ffn, recompute, overlapDegree});
+      auto [layer, first] = built.try_emplace({run.mixers, run.ffn, recompute, overlapDegree});
       if (first)
-        layer->second = buildLayer(spec, *module, entry, run.mixer, run.ffn, {recompute, overlapDegree});
+        layer->second = buildLayer(spec, *module, entry, run.mixers, run.ffn, {recompute, overlapDegree});
       layers.push_back(layer->second);
     }
   }

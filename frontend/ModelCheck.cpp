@@ -25,6 +25,8 @@ private:
     ok = false;
   }
   void pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters);
+  bool sideBySide(StringRef pattern);
+  void sharedResidual(StringRef letters);
   void divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of);
   void features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width);
   void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim,
@@ -150,6 +152,10 @@ void Checker::mixer(const std::string &path, const LsmSpec &lsm) {
                    "times value_dim is d_model",
                    lsm.valueDim, lsm.heads, lsm.heads * lsm.valueDim, spec.dModel)
                .str());
+  if (lsm.maxStep > 0 && lsm.maxStep <= lsm.minStep)
+    report(path + ".max_step", formatv("{0} is not above {1} {2}; valid: a number above it", numberText(lsm.maxStep),
+                                       name(path + ".min_step"), numberText(lsm.minStep))
+                                   .str());
   if (lsm.kind == LsmKind::based || lsm.kind == LsmKind::rebased)
     productDim(path, lsm.headDim);
   if ((lsm.kind == LsmKind::ttt || lsm.kind == LsmKind::titans_ln) && lsm.valueDim != lsm.headDim)
@@ -248,23 +254,99 @@ void Checker::pattern(StringRef key, StringRef pattern, StringRef parts, const s
     return report(key.str(), ("is empty; valid: letters of " + parts + ": " + list()).str());
   if (pattern.size() > 1024)
     return report(key.str(), formatv("has {0} letters; valid: at most 1024", pattern.size()).str());
+  bool isOfMixers = parts == "mixers";
   for (size_t i = 0; i < pattern.size(); ++i)
-    if (pattern[i] != noPart && !llvm::is_contained(letters, pattern[i]))
+    if (pattern[i] != noPart && !llvm::is_contained(letters, pattern[i]) &&
+        !(isOfMixers && StringRef("()").contains(pattern[i])))
       return report(key.str(),
                     formatv("'{0}' is not in {1}; valid: {2}", firstLetter(pattern.substr(i)), parts, list()).str());
+  if (isOfMixers && !sideBySide(pattern))
+    return;
   // A pattern longer than the model is cut: what is behind its end is unused like what no letter names.
-  StringRef used = pattern.take_front(static_cast<size_t>(spec.numLayers));
+  std::vector<std::string> layers = layersOfPattern(pattern);
+  auto taken = std::min<size_t>(layers.size(), static_cast<size_t>(spec.numLayers));
+  auto firstOf = [&](char c) {
+    return llvm::find_if(layers, [&](StringRef each) { return each.contains(c); }) - layers.begin();
+  };
+  size_t length = 0;
+  for (StringRef each : llvm::ArrayRef(layers).take_front(taken))
+    length += each.size() + (each.size() > 1 ? 2 : 0);
   for (char c : letters) {
-    if (used.contains(c))
+    auto at = static_cast<size_t>(firstOf(c));
+    if (at < taken)
       continue;
     std::string path = formatv("{0}.{1}", parts, StringRef(&c, 1)).str();
-    if (size_t at = pattern.find(c); at != StringRef::npos)
+    if (at < layers.size())
       report(path, formatv("no layer uses it: num_layers {0} takes \"{1}\" of {2} \"{3}\"; valid: num_layers of at "
                            "least {4}, or no such part",
-                           spec.numLayers, used, key, pattern, at + 1)
+                           spec.numLayers, pattern.take_front(length), key, pattern, at + 1)
                        .str());
     else
       report(path, formatv("no layer uses it: {0} is \"{1}\"", key, pattern).str());
+  }
+}
+
+/// Whether parentheses are around two or more mixers each, of which none stands twice.
+bool Checker::sideBySide(StringRef pattern) {
+  auto wrong = [&](const std::string &message) {
+    report("layer_pattern", "\"" + pattern.str() + "\" " + message);
+    return false;
+  };
+  bool isOpen = false;
+  for (char c : pattern) {
+    if ((c == '(') == isOpen && (c == '(' || c == ')'))
+      return wrong(c == '(' ? "has '(' within parentheses; valid: letters there" : "has ')' without '(' before it");
+    if (c == '(' || c == ')')
+      isOpen = !isOpen;
+    else if (isOpen && c == noPart)
+      return wrong("has '-' within parentheses, where mixers stand side by side; valid: letters there");
+  }
+  if (isOpen)
+    return wrong("has '(' without ')' behind it");
+  StringRef rest = pattern;
+  while (rest.contains('(')) {
+    auto [group, after] = rest.split('(').second.split(')');
+    rest = after;
+    if (group.size() < 2)
+      return wrong(formatv("has {0} within parentheses; valid: two or more mixers that stand side by side",
+                           group.empty() ? "nothing" : "'" + group.str() + "' alone")
+                       .str());
+    for (char c : group)
+      if (group.count(c) > 1)
+        return wrong(formatv("has '{0}' {1} times in one layer, \"({2})\"; valid: each letter once (equal mixers have "
+                             "letters of their own)",
+                             StringRef(&c, 1), group.count(c), group)
+                         .str());
+    sharedResidual(group);
+  }
+  return true;
+}
+
+/// What passes by mixers side by side has one factor, and so has their sum where a norm is of it.
+void Checker::sharedResidual(StringRef letters) {
+  const MixerSpec *first = spec.findMixer(letters.front());
+  bool isNormed = spec.normPlacement == NormPlacement::sandwich || spec.normPlacement == NormPlacement::output;
+  ResidualScale shared = spec.residualOf(*first);
+  for (char letter : letters.drop_front()) {
+    ResidualScale own = spec.residualOf(*spec.findMixer(letter));
+    auto differs = [&](StringRef key, double ours, double theirs, const std::string &why) {
+      if (ours != theirs)
+        report(formatv("mixers.{0}.residual.{1}", StringRef(&letter, 1), key).str(),
+               formatv("{0} is not {1} as of mixers.{2}, beside which it stands (\"({3})\"): {4}; valid: equal numbers",
+                       numberText(ours), numberText(theirs), letters.take_front(1), letters, why)
+                   .str());
+    };
+    if (own.deepnorm != shared.deepnorm)
+      report(formatv("mixers.{0}.residual.alpha", StringRef(&letter, 1)).str(),
+             formatv("\"deepnorm\" of one of \"({0})\" alone: what passes by them is one; valid: equal alphas", letters)
+                 .str());
+    else
+      differs("alpha", own.alpha, shared.alpha, "what passes by them is one");
+    if (isNormed)
+      differs("beta", own.beta, shared.beta,
+              formatv("a norm is of their sum with norm_placement \"{0}\"",
+                      spec.normPlacement == NormPlacement::sandwich ? "sandwich" : "output")
+                  .str());
   }
 }
 
@@ -362,7 +444,7 @@ llvm::LogicalResult Checker::run() {
   pattern("layer_pattern", spec.layerPattern, "mixers", mixers);
   pattern("ffn_pattern", spec.ffnPattern, "ffns", ffns);
   for (int64_t layer = 0; ok && layer < spec.numLayers; ++layer)
-    if (spec.mixerOf(layer) == noPart && spec.ffnOf(layer) == noPart)
+    if (spec.mixersOf(layer).front() == noPart && spec.ffnOf(layer) == noPart)
       report("layer_pattern",
              formatv("layer {0} has neither a mixer (\"{1}\") nor a feed-forward (ffn_pattern \"{2}\"); "
                      "valid: a letter in one of the two for every layer",
@@ -404,6 +486,11 @@ llvm::LogicalResult Checker::run() {
   return llvm::success(ok);
 }
 
+std::string ModelSpec::mixersOf(int64_t layer) const {
+  std::vector<std::string> layers = layersOfPattern(layerPattern);
+  return layers.empty() ? std::string(1, noPart) : layers[static_cast<size_t>(layer) % layers.size()];
+}
+
 const MixerSpec *ModelSpec::findMixer(char letter) const {
   auto found = mixers.find(letter);
   return found == mixers.end() ? nullptr : &found->second;
@@ -417,7 +504,7 @@ const FfnSpec *ModelSpec::findFfn(char letter) const {
 int64_t ModelSpec::residualSums() const {
   int64_t sums = 0;
   for (int64_t layer = 0; layer < numLayers; ++layer)
-    sums += (mixerOf(layer) != noPart) + (ffnOf(layer) != noPart);
+    sums += (mixersOf(layer).front() != noPart) + (ffnOf(layer) != noPart);
   return sums;
 }
 

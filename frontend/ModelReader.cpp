@@ -188,6 +188,24 @@ static void readScanOutput(Reader &r, LsmSpec &spec, bool normAndGate = true) {
     r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
 }
 
+/// What is not of all instances: factors and biases of the projections of a Mamba-2 mixer, bounds of its steps, and where
+/// its norm stands.
+static void readMamba2(Reader &r, Errors &errors, LsmSpec &spec) {
+  ProjectionMultipliers &m = spec.projectionMultipliers;
+  Reader f(objectOrEmpty(r, "projection_multipliers", errors), r.pathOf("projection_multipliers"), errors);
+  for (auto [key, factor] : {std::pair("q", &m.q), {"k", &m.k}, {"v", &m.v}, {"g", &m.g}, {"dt", &m.dt}})
+    f.number(key, *factor, 0.0, 1e6, /*leastAllowed=*/false);
+  if (f.has("g") && !spec.outputGate)
+    f.error("g", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
+  r.boolean("projection_bias", spec.projectionBias);
+  r.boolean("output_bias", spec.outputBias);
+  r.number("min_step", spec.minStep, 0.0, 1e6);
+  r.number("max_step", spec.maxStep, 0.0, 1e6, /*leastAllowed=*/false);
+  r.boolean("norm_first", spec.normFirst);
+  if (r.has("norm_first") && !(spec.outputNorm && spec.outputGate))
+    r.error("norm_first", "changes nothing without a norm and a gate; valid: together with output_norm and output_gate");
+}
+
 static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   LsmSpec spec = traits.defaults;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
@@ -239,6 +257,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   if (r.has("norm_eps") && traits.has("output_norm") && !spec.outputNorm && !spec.bcdtNorm && errors.number() == before)
     r.error("norm_eps", std::string("changes nothing without a norm; valid: together with output_norm true") +
                             (traits.has("bcdt_norm") ? " or bcdt_norm true" : ""));
+  if (traits.kind == LsmKind::mamba2)
+    readMamba2(r, errors, spec);
   if (spec.outputGateRank && !spec.outputGate)
     r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
   return spec;
@@ -465,8 +485,11 @@ static std::optional<MixerSpec> readMixer(const Value &object, const std::string
     return std::nullopt;
   }
   std::optional<ResidualScale> residual = readResidual(r, errors, model);
+  double inputMultiplier = 1.0;
+  r.number("input_multiplier", inputMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
   auto with = [&](auto spec) {
     spec.residual = residual;
+    spec.inputMultiplier = inputMultiplier;
     return spec;
   };
   if (*kind == "attention")

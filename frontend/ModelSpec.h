@@ -4,6 +4,7 @@
 #ifndef FRONTEND_MODELSPEC_H
 #define FRONTEND_MODELSPEC_H
 
+#include "runtime/schema/LayerPattern.h"
 #include "runtime/schema/Limits.h"
 
 #include "llvm/ADT/ArrayRef.h"
@@ -105,6 +106,7 @@ struct AttentionSpec {
   double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim)
   std::optional<std::string> outputGate; ///< activation of the gate on o
   std::string outputGatePer = "feature"; ///< feature, head
+  double inputMultiplier = 1.0; ///< of what it reads, as of every mixer
   std::optional<ResidualScale> residual;
 };
 
@@ -119,12 +121,18 @@ struct MlaSpec {
   std::optional<RopeSpec> rope = RopeSpec{}; ///< of the shared features
   double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim + rope_dim)
   double normEps = 1e-6; ///< of the norms of both latents
+  double inputMultiplier = 1.0;
   std::optional<ResidualScale> residual;
 };
 
 struct ConvSpec {
   int64_t kernel = 4;
   bool bias = false;
+};
+
+/// Factors of what a Mamba-2 mixer projects its input to: x wq, x wk, x wv, x wg, x wdt.
+struct ProjectionMultipliers {
+  double q = 1.0, k = 1.0, v = 1.0, g = 1.0, dt = 1.0;
 };
 
 /// A linear sequence model: the keys of all instances. Which ones an instance has, and their defaults: ModelTables.cpp.
@@ -153,6 +161,11 @@ struct LsmSpec {
   double normEps = 1e-5;
   std::array<double, 2> decayRange{1.0, 16.0}; ///< initial exp(A_log)
   std::array<double, 2> stepRange{0.001, 0.1}; ///< initial softplus(dt_bias)
+  bool normFirst = false; ///< mamba2, recurrences: norm(o) act(gate), else norm(o act(gate))
+  ProjectionMultipliers projectionMultipliers; ///< mamba2
+  double minStep = 0.0, maxStep = 0.0; ///< mamba2: steps are between these; 0: no bound
+  bool projectionBias = false, outputBias = false; ///< mamba2: of what the input is projected to, of the output
+  double inputMultiplier = 1.0;
   std::optional<ResidualScale> residual;
 };
 
@@ -162,8 +175,8 @@ struct Recurrence;
 
 /// A recurrence that the file states (frontend/Recurrence.h); sizes, convolution and output path are those of LsmSpec.
 struct RecurrenceSpec : LsmSpec {
+  RecurrenceSpec() { normFirst = true; }
   std::shared_ptr<const recurrence::Recurrence> recurrence; ///< analysed
-  bool normFirst = true; ///< norm(o) act(gate), else norm(o act(gate))
   std::optional<std::string> outputGlu; ///< (o wo) act(o wg)
   std::optional<int64_t> normGroups; ///< the norm is over each of so many groups of all heads' features; none: per head
 };
@@ -178,6 +191,7 @@ struct DenseSpec {
   int64_t hidden = 0;
   std::string activation = "swiglu";
   bool bias = false;
+  double gateMultiplier = 1.0; ///< of what the gate's activation reads
   std::optional<ResidualScale> residual;
 };
 
@@ -288,7 +302,8 @@ struct ModelSpec {
   ResidualSpec residual;
   double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
   std::string dtype = "f32"; ///< f32, bf16, f64: what floatTypesOf makes of it
-  std::string layerPattern, ffnPattern; ///< letters, repeated over the layers; noPart: none
+  /// Letters, repeated over the layers; noPart: none. Mixers in parentheses stand side by side in one layer.
+  std::string layerPattern, ffnPattern;
   std::map<char, MixerSpec> mixers;
   std::map<char, FfnSpec> ffns;
   InitSpec init;
@@ -309,13 +324,18 @@ struct ModelSpec {
   /// Rows of the caches of an attention with this window: all of a context, or a ring that holds what the window and
   /// the longest prefill need.
   int64_t cacheRows(int64_t window) const;
-  char mixerOf(int64_t layer) const { return layerPattern[layer % layerPattern.size()]; }
-  char ffnOf(int64_t layer) const { return ffnPattern[layer % ffnPattern.size()]; }
+  /// Letters of the mixers that read the input of this layer, one behind the other; noPart: none.
+  std::string mixersOf(int64_t layer) const;
+  char ffnOf(int64_t layer) const { return ffnPattern.empty() ? noPart : ffnPattern[layer % ffnPattern.size()]; }
   /// The part of a letter; null for noPart.
   const MixerSpec *findMixer(char letter) const;
   const FfnSpec *findFfn(char letter) const;
-  /// Mixers and feed-forwards of all layers: each adds to the residual stream once.
+  /// Mixers and feed-forwards of all layers: each adds to the residual stream once, mixers side by side together.
   int64_t residualSums() const;
+  /// The factors of a part: its own, or the model's.
+  template <typename Parts> ResidualScale residualOf(const Parts &parts) const {
+    return std::visit([&](auto &part) { return part.residual.value_or(residual); }, parts);
+  }
 };
 
 /// Gated activations multiply act(x w1) by x w3. `base` is the activation itself: silu for swiglu.

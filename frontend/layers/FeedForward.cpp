@@ -22,7 +22,8 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
       return value;
     return b.bias(label, value, b.weight(name(part), {width}, Init::constant(0.0)));
   };
-  Value h = b.activation("hidden", biased("gate", "b1", hidden[0], wide), act.base);
+  Value opened = b.scaled("gate", biased("gate", "b1", hidden[0], wide), spec.gateMultiplier);
+  Value h = b.activation("hidden", opened, act.base);
   if (act.gated)
     h = b.mul("hidden", h, biased("up", "b3", hidden[1], wide));
   // gate (h w2) = (gate h) w2: in front of the product it is one more factor of a pass over h, and where w2 is cut along

@@ -85,12 +85,16 @@ Dim braid::flattened(ArrayRef<Dim> dims) {
   return {first.size * unit, named ? first.name + "*" + std::to_string(unit) : first.name};
 }
 
+void LayerBuilder::declare(StringRef name, ArrayRef<Dim> shape, FloatType element, Init init, bool decay, bool trained,
+                           double rateScale, double correctionRate) {
+  weights.push_back({placed(name), sizesOf(shape), namesOf(shape), element, std::move(init), decay, trained, rateScale,
+                     correctionRate});
+}
+
 Value LayerBuilder::weight(StringRef name, ArrayRef<Dim> shape, Init init, bool decay, bool trained,
                            double correctionRate) {
-  Type type = wide(sizesOf(shape));
-  weights.push_back(
-      {name.str(), sizesOf(shape), namesOf(shape), types.wide, std::move(init), decay, trained, 1.0, correctionRate});
-  return block->addArgument(type, loc(name));
+  declare(name, shape, types.wide, std::move(init), decay, trained, 1.0, correctionRate);
+  return block->addArgument(wide(sizesOf(shape)), loc(placed(name)));
 }
 
 /// Glorot and Bengio 2010; DeepNorm: Wang et al. 2022; `base_width`: Yang et al. 2022, in the form in which standard
@@ -120,37 +124,29 @@ Value LayerBuilder::matrix(StringRef name, const Dim &in, const Dim &out, Matrix
     shape.insert(shape.begin(), Dim(experts, "experts"));
   double rateScale = role == MatrixRole::narrow ? 1.0 : 1.0 / spec.widthRatio();
   FloatType element = role == MatrixRole::router ? types.wide : types.element;
-  Type type = RankedTensorType::get(sizesOf(shape), element);
-  weights.push_back({name.str(), sizesOf(shape), namesOf(shape), element, matrixInit(spec, in.size, out.size, role),
-                     /*decay=*/true, /*trained=*/true, rateScale});
-  return block->addArgument(type, loc(name));
+  declare(name, shape, element, matrixInit(spec, in.size, out.size, role), /*decay=*/true, /*trained=*/true, rateScale);
+  return block->addArgument(RankedTensorType::get(sizesOf(shape), element), loc(placed(name)));
 }
 
 Value LayerBuilder::column(StringRef name, const Dim &in) {
-  weights.push_back({name.str(),
-                     {in.size},
-                     {in.name},
-                     types.wide,
-                     matrixInit(spec, in.size, 1, MatrixRole::query),
-                     /*decay=*/true,
-                     /*trained=*/true,
-                     1.0 / spec.widthRatio()});
-  return block->addArgument(wide({in.size}), loc(name));
+  declare(name, {in}, types.wide, matrixInit(spec, in.size, 1, MatrixRole::query), /*decay=*/true, /*trained=*/true,
+          1.0 / spec.widthRatio());
+  return block->addArgument(wide({in.size}), loc(placed(name)));
 }
 
 Value LayerBuilder::state(StringRef name, FloatType element, ArrayRef<Dim> shape) {
   // States stand before all weights.
   unsigned index = statesBegin() + states.size();
   auto type = RankedTensorType::get(sizesOf(shape), element);
-  Value value = block->insertArgument(index, type, loc(name));
-  states.push_back({name.str(), type, namesOf(shape)});
+  Value value = block->insertArgument(index, type, loc(placed(name)));
+  states.push_back({placed(name), type, namesOf(shape)});
   newStates.emplace_back();
   return value;
 }
 
 void LayerBuilder::setState(StringRef name, Value value) {
   for (auto [decl, slot] : llvm::zip_equal(states, newStates))
-    if (decl.name == name)
+    if (decl.name == placed(name))
       slot = value;
 }
 
@@ -267,63 +263,80 @@ Value LayerBuilder::reshape(StringRef name, Value x, Shape shape) {
 //===- The residual block -----------------------------------------------------------------------------------------===//
 
 namespace {
-/// One mixer or feed-forward with its norms and the sum around it.
+/// Mixers side by side, or a feed-forward, with their norms and the sum around them. The factors of what passes by are
+/// those of all parts; where a norm is of what they add, the others are, too.
 struct Sublayer {
   StringRef norm, sum;
-  ResidualScale scale;
-  function_ref<Value(Value)> part;
+  SmallVector<ResidualScale> scales; ///< of each part
+  function_ref<SmallVector<Value>(Value)> parts;
 
   Value build(LayerBuilder &b, Value x) const {
-    auto join = [&](Value past, Value added) {
-      return b.add(sum, {b.scaled("past", past, scale.alpha), b.scaled("added", added, scale.beta)});
+    auto join = [&](Value past, ArrayRef<Value> added) {
+      SmallVector<Value> sources = {b.scaled("past", past, scales.front().alpha)};
+      for (auto [value, scale] : llvm::zip(added, scales))
+        sources.push_back(b.scaled("added", value, scale.beta));
+      return b.add(sum, sources);
+    };
+    auto normOfSum = [&](StringRef name, ArrayRef<Value> added) {
+      return b.modelNorm(name, added.size() == 1 ? added.front() : b.add("added", added), name);
     };
     NormPlacement placement = b.spec.normPlacement;
     if (placement == NormPlacement::post)
-      return b.modelNorm(norm, join(x, part(x)), norm);
+      return b.modelNorm(norm, join(x, parts(x)), norm);
     if (placement == NormPlacement::output)
-      return join(x, b.modelNorm(norm, part(x), norm));
-    Value normed = b.modelNorm(norm, x, norm), y = part(normed);
+      return join(x, normOfSum(norm, parts(x)));
+    Value normed = b.modelNorm(norm, x, norm);
+    SmallVector<Value> y = parts(normed);
     if (placement == NormPlacement::sandwich)
-      y = b.modelNorm((norm + "_post").str(), y, (norm + "_post").str());
+      y = {normOfSum((norm + "_post").str(), y)};
     return join(b.spec.residual.from == "normed" ? normed : x, y);
   }
 };
 } // namespace
 
-/// The factors of a part: its own, or the model's.
-template <typename Parts> static ResidualScale scaleOf(const ModelSpec &spec, const Parts &parts) {
-  return std::visit([&](auto &part) { return part.residual.value_or(spec.residual); }, parts);
+static Value buildMixer(LayerBuilder &b, Value x, const MixerSpec &spec) {
+  x = b.scaled("mixer_input", x, std::visit([](auto &mixer) { return mixer.inputMultiplier; }, spec));
+  if (auto *attention = std::get_if<AttentionSpec>(&spec))
+    return buildAttention(b, x, *attention);
+  if (auto *mla = std::get_if<MlaSpec>(&spec))
+    return buildMla(b, x, *mla);
+  if (auto *recurrence = std::get_if<RecurrenceSpec>(&spec))
+    return buildRecurrence(b, x, *recurrence);
+  return buildLsm(b, x, std::get<LsmSpec>(spec));
 }
 
-Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, char mixer, char ffn,
+Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, StringRef mixers, char ffn,
                         LayerMarks marks) {
-  auto nameOf = [](char letter) { return letter == noPart ? std::string("none") : std::string(1, letter); };
-  std::string name = "layer_" + nameOf(mixer) + "_" + nameOf(ffn) + "_" + (entry.cached ? "cached_" : "") +
+  auto nameOf = [](StringRef letters) { return letters == StringRef(&noPart, 1) ? "none" : letters.str(); };
+  std::string name = "layer_" + nameOf(mixers) + "_" + nameOf({&ffn, 1}) + "_" + (entry.cached ? "cached_" : "") +
                      (marks.recompute ? "recompute_" : "") +
                      (marks.overlapDegree ? "degree" + std::to_string(marks.overlapDegree) + "_" : "") +
                      std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
   LayerBuilder b(spec, module, entry, name);
-  const MixerSpec *m = spec.findMixer(mixer);
   const FfnSpec *f = spec.findFfn(ffn);
   auto mix = [&](Value x) {
-    if (auto *attention = std::get_if<AttentionSpec>(m))
-      return buildAttention(b, x, *attention);
-    if (auto *mla = std::get_if<MlaSpec>(m))
-      return buildMla(b, x, *mla);
-    if (auto *recurrence = std::get_if<RecurrenceSpec>(m))
-      return buildRecurrence(b, x, *recurrence);
-    return buildLsm(b, x, std::get<LsmSpec>(*m));
+    SmallVector<Value> added;
+    for (auto [place, letter] : llvm::enumerate(mixers)) {
+      b.mixer = {letter, mixers.size() > 1 ? "mixer" + std::to_string(place + 1) + "." : ""};
+      added.push_back(buildMixer(b, x, *spec.findMixer(letter)));
+    }
+    b.mixer = {};
+    return added;
   };
-  auto feed = [&](Value x) {
+  auto feed = [&](Value x) -> SmallVector<Value> {
     if (auto *dense = std::get_if<DenseSpec>(f))
-      return buildDense(b, x, *dense, "ffn");
-    return buildExperts(b, x, std::get<MoeSpec>(*f));
+      return {buildDense(b, x, *dense, "ffn")};
+    return {buildExperts(b, x, std::get<MoeSpec>(*f))};
   };
+  SmallVector<ResidualScale> scales;
+  for (char letter : mixers)
+    if (const MixerSpec *mixer = spec.findMixer(letter))
+      scales.push_back(spec.residualOf(*mixer));
   Value y = b.x();
-  if (m)
-    y = Sublayer{"norm1", f ? "x1" : "y", scaleOf(spec, *m), mix}.build(b, y);
+  if (!scales.empty())
+    y = Sublayer{"norm1", f ? "x1" : "y", scales, mix}.build(b, y);
   if (f)
-    y = Sublayer{"norm2", "y", scaleOf(spec, *f), feed}.build(b, y);
+    y = Sublayer{"norm2", "y", {spec.residualOf(*f)}, feed}.build(b, y);
   Layer layer = b.finish(y);
   if (marks.recompute)
     layer.function->setAttr("braid.recompute", b.builder.getUnitAttr());

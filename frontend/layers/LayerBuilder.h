@@ -83,6 +83,14 @@ public:
 
   EntryShape entry;
 
+  /// The mixer that is being built: names of weights and states of one that stands beside others begin with its place,
+  /// "mixer2.lsm.wq".
+  struct MixerPlace {
+    char letter = 0;
+    std::string prefix;
+  };
+  MixerPlace mixer;
+
   mlir::Value x() const { return block->getArgument(0); }
   mlir::Value documents() const { return block->getArgument(1); }
   /// The function with what was declared, returning y.
@@ -156,6 +164,9 @@ private:
   mlir::Value castTo(llvm::StringRef name, mlir::Value x, mlir::FloatType element);
   unsigned statesBegin() const; ///< number of the first state among the arguments
   mlir::Value loss, first, draws;
+  void declare(llvm::StringRef name, llvm::ArrayRef<Dim> shape, mlir::FloatType element, Init init, bool decay,
+               bool trained = true, double rateScale = 1.0, double correctionRate = 0.0);
+  std::string placed(llvm::StringRef name) const { return mixer.prefix + name.str(); }
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   std::vector<mlir::Value> newStates;
@@ -176,8 +187,8 @@ struct LayerMarks {
   bool recompute = false; ///< its backward computes the activations again
   int64_t overlapDegree = 0; ///< token slices; 0: as many as the compilation asks for
 };
-/// norm, mixer, norm, feed-forward, with the residual stream around them; a letter may be noPart.
-Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, char mixer, char ffn,
+/// norm, mixers side by side, norm, feed-forward, with the residual stream around them; a letter may be noPart.
+Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, llvm::StringRef mixers, char ffn,
                  LayerMarks marks);
 
 } // namespace braid

@@ -25,6 +25,12 @@ Value Projections::operator[](StringRef name) const {
   return {};
 }
 
+void Projections::replace(StringRef name, Value value) {
+  for (auto [projection, slot] : llvm::zip_equal(projections, values))
+    if (projection.name == name)
+      slot = value;
+}
+
 Value Projections::lowRank(StringRef name, ArrayRef<Dim> features, bool wide, std::optional<StringRef> act) const {
   Value between = (*this)[(name + "1").str()];
   if (act)

@@ -23,6 +23,8 @@ public:
   bool empty() const { return projections.empty(); }
   void run(mlir::Value x);
   mlir::Value operator[](llvm::StringRef name) const;
+  /// What is projected becomes something else for those who ask later.
+  void replace(llvm::StringRef name, mlir::Value value);
 
 private:
   LayerBuilder &b;

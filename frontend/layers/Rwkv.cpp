@@ -44,8 +44,11 @@ static Value isFirst(LayerBuilder &b, const LsmSpec &spec) {
     const MixerSpec *mixer = b.spec.findMixer(letter);
     return mixer && firstValueWidth(*mixer) != 0;
   };
-  const std::string &pattern = b.spec.layerPattern;
-  auto first = static_cast<int64_t>(std::find_if(pattern.begin(), pattern.end(), keeps) - pattern.begin());
+  std::vector<std::string> layers = layersOfPattern(b.spec.layerPattern);
+  auto found = llvm::find_if(layers, [&](StringRef letters) { return llvm::any_of(letters, keeps); });
+  // Of mixers side by side the first; this one may stand behind it, or only in later layers.
+  bool isHere = *llvm::find_if(*found, keeps) == b.mixer.letter;
+  int64_t first = isHere ? found - layers.begin() : -1;
   Init init{
       "values", 0,
       0,        0,

@@ -1,6 +1,7 @@
 #include "runtime/train/ElementPlace.h"
 
 #include "runtime/CommandBuffers.h"
+#include "runtime/schema/LayerPattern.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -133,11 +134,16 @@ std::string mixerKind(const Program &program, int64_t layer) {
   std::string pattern = text(json.value("layer_pattern", nlohmann::json()));
   if (pattern.empty())
     return "";
-  std::string letter(1, pattern[static_cast<size_t>(layer) % pattern.size()]);
+  std::vector<std::string> layers = layersOfPattern(pattern);
   auto mixers = json.value("mixers", nlohmann::json());
-  if (!mixers.is_object() || !mixers.contains(letter) || !mixers[letter].is_object())
-    return "";
-  return text(mixers[letter].value("kind", nlohmann::json()));
+  std::string kinds;
+  for (char c : layers[static_cast<size_t>(layer) % layers.size()]) {
+    std::string letter(1, c);
+    if (!mixers.is_object() || !mixers.contains(letter) || !mixers[letter].is_object())
+      return "";
+    kinds += (kinds.empty() ? "" : " and ") + text(mixers[letter].value("kind", nlohmann::json()));
+  }
+  return kinds;
 }
 
 } // namespace braid::runtime

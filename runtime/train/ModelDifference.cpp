@@ -1,5 +1,6 @@
 #include "runtime/train/ModelDifference.h"
 
+#include "runtime/schema/LayerPattern.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/TensorSource.h"
 
@@ -111,24 +112,30 @@ void nameByLayers(Json &json, const char *patternKey, const char *kindsKey, Desc
   auto count = layers->get<int64_t>();
   if (pattern.empty() || count < 1 || count > mostLayers)
     return;
-  std::map<std::string, int64_t> firsts;
+  std::map<char, std::string> names;
   Json named = Json::object(), all = Json::array();
+  std::vector<std::string> lettersOf = layersOfPattern(pattern);
   for (int64_t layer = 0; layer < count; ++layer) {
-    std::string letter(1, pattern[static_cast<size_t>(layer) % pattern.size()]);
-    if (letter[0] == none) {
-      all.push_back(letter);
+    const std::string &letters = lettersOf[static_cast<size_t>(layer) % lettersOf.size()];
+    if (letters == std::string(1, none)) {
+      all.push_back(letters);
       continue;
     }
-    auto kind = kinds->find(letter);
-    if (kind == kinds->end())
-      return;
-    auto [first, isNew] = firsts.emplace(letter, layer);
-    all.push_back(first->second);
-    if (!isNew)
-      continue;
-    std::string name = fmt::format("@{}", layer);
-    named[name] = *kind;
-    description.shown[fmt::format("{}.{}.", kindsKey, name)] = fmt::format("{}.{}.", kindsKey, letter);
+    Json sideBySide = Json::array(); // mostly one
+    for (size_t place = 0; place < letters.size(); ++place) {
+      std::string letter(1, letters[place]);
+      auto kind = kinds->find(letter);
+      if (kind == kinds->end())
+        return;
+      auto [name, isNew] =
+          names.emplace(letters[place], place == 0 ? fmt::format("@{}", layer) : fmt::format("@{}+{}", layer, place));
+      sideBySide.push_back(name->second);
+      if (!isNew)
+        continue;
+      named[name->second] = *kind;
+      description.shown[fmt::format("{}.{}.", kindsKey, name->second)] = fmt::format("{}.{}.", kindsKey, letter);
+    }
+    all.push_back(std::move(sideBySide));
   }
   description.asFile[patternKey] = fmt::format("\"{}\"", pattern);
   json[kindsKey] = std::move(named);

@@ -46,43 +46,53 @@ inline void expectError(const std::string &text, const std::string &message) {
   EXPECT_EQ(parsed.errors[0], message);
 }
 
+/// Weights of a mixer.
+inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
+  int64_t total = 0;
+  if (const auto *a = std::get_if<AttentionSpec>(&mixer)) {
+    total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
+             (a->qkNorm ? a->headDim * (a->qkNormOver == "heads" ? a->heads + a->kvHeads : 2) : 0) +
+             (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
+  } else if (const auto *m = std::get_if<MlaSpec>(&mixer)) {
+    int64_t queries = m->heads * (m->headDim + m->ropeDim);
+    total += m->qRank ? m->qRank * (spec.dModel + queries + 1) : spec.dModel * queries;
+    total += spec.dModel * (m->kvRank + m->ropeDim + m->heads * m->valueDim) +
+             m->kvRank * (m->heads * (m->headDim + m->valueDim) + 1);
+  } else if (const auto *l = std::get_if<LsmSpec>(&mixer)) {
+    int64_t keys = l->keyHeads * l->headDim, values = l->heads * l->valueDim;
+    int64_t taps = l->conv ? l->conv->kernel + (l->conv->bias ? 1 : 0) : 0;
+    if (l->kind == LsmKind::lightning)
+      total += values * (5 * spec.dModel + 1);
+    else if (l->kind ==
+             LsmKind::mamba) // also a rate for every state of a channel; steps and keys are made of its channels
+      total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim) +
+               (l->bcdtNorm ? l->gateRank + 2 * l->headDim : 0);
+    else if (l->kind == LsmKind::mamba2)
+      total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads +
+                 (l->outputNorm ? values : 0);
+    else if (l->kind == LsmKind::kda)
+      total += spec.dModel * (2 * keys + 2 * values + l->gateRank + l->outputGateRank + l->heads) +
+               l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
+               l->valueDim;
+    else // the gated delta rule
+      total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
+               l->valueDim;
+  }
+  return total;
+}
+
 /// Weights of models whose feed-forwards, but those without a mixer, are gated.
 inline int64_t parameters(const ModelSpec &spec) {
   int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
-    const MixerSpec *mixer = spec.findMixer(spec.mixerOf(layer));
+    std::string mixers = spec.mixersOf(layer);
+    bool mixes = mixers.front() != noPart;
     const FfnSpec *ffn = spec.findFfn(spec.ffnOf(layer));
-    total += ((mixer ? 1 : 0) + (ffn ? 1 : 0)) * (spec.normPlacement == NormPlacement::sandwich ? 2 : 1) * spec.dModel;
-    if (const auto *a = std::get_if<AttentionSpec>(mixer)) {
-      total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
-               (a->qkNorm ? a->headDim * (a->qkNormOver == "heads" ? a->heads + a->kvHeads : 2) : 0) +
-               (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
-    } else if (const auto *m = std::get_if<MlaSpec>(mixer)) {
-      int64_t queries = m->heads * (m->headDim + m->ropeDim);
-      total += m->qRank ? m->qRank * (spec.dModel + queries + 1) : spec.dModel * queries;
-      total += spec.dModel * (m->kvRank + m->ropeDim + m->heads * m->valueDim) +
-               m->kvRank * (m->heads * (m->headDim + m->valueDim) + 1);
-    } else if (const auto *l = std::get_if<LsmSpec>(mixer)) {
-      int64_t keys = l->keyHeads * l->headDim, values = l->heads * l->valueDim;
-      int64_t taps = l->conv ? l->conv->kernel + (l->conv->bias ? 1 : 0) : 0;
-      if (l->kind == LsmKind::lightning)
-        total += values * (5 * spec.dModel + 1);
-      else if (l->kind ==
-               LsmKind::mamba) // also a rate for every state of a channel; steps and keys are made of its channels
-        total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim) +
-                 (l->bcdtNorm ? l->gateRank + 2 * l->headDim : 0);
-      else if (l->kind == LsmKind::mamba2)
-        total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads + values;
-      else if (l->kind == LsmKind::kda)
-        total += spec.dModel * (2 * keys + 2 * values + l->gateRank + l->outputGateRank + l->heads) +
-                 l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
-                 l->valueDim;
-      else // the gated delta rule
-        total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
-                 l->valueDim;
-    }
+    total += ((mixes ? 1 : 0) + (ffn ? 1 : 0)) * (spec.normPlacement == NormPlacement::sandwich ? 2 : 1) * spec.dModel;
+    for (char letter : mixers)
+      total += mixes ? parametersOf(spec, *spec.findMixer(letter)) : 0;
     if (const auto *dense = std::get_if<DenseSpec>(ffn))
-      total += (mixer ? 3 : 2) * spec.dModel * dense->hidden;
+      total += (mixes ? 3 : 2) * spec.dModel * dense->hidden;
     else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
       int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
       total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction) +

@@ -180,7 +180,7 @@ TEST(LayerPlan, Periods) {
     for (const LayerGroup &group : planLayers(spec)) {
       text += std::to_string(group.rounds) + "{";
       for (const LayerRun &run : group.runs)
-        text += " " + std::to_string(run.count) + run.mixer + (run.recompute ? "*" : "");
+        text += " " + std::to_string(run.count) + run.mixers + (run.recompute ? "*" : "");
       text += " } ";
     }
     return text;
@@ -196,6 +196,8 @@ TEST(LayerPlan, Periods) {
   EXPECT_EQ(plan("LLLN", 80, "all"), "20{ 3L* 1N* } ");
   EXPECT_EQ(plan("LLLN", 80, "0-39"), "10{ 3L* 1N* } 10{ 3L 1N } ");
   EXPECT_EQ(plan("LN", 6, "1,3,5"), "3{ 1L 1N* } ");
+  EXPECT_EQ(plan("(LN)", 6), "1{ 6LN } "); // side by side
+  EXPECT_EQ(plan("L(LN)(NL)L(LN)", 10), "2{ 1L 1LN 1NL 1L 1LN } ");
 
   ModelSpec spec;
   spec.layerPattern = "LLLN";

@@ -52,7 +52,7 @@ TEST(ModelSpec, ReadsKeysAndDefaults) {
   ASSERT_TRUE(parsed.ok);
   const ModelSpec &spec = parsed.spec;
   EXPECT_EQ(spec.name, "base");
-  EXPECT_EQ(spec.mixerOf(2), 'L');
+  EXPECT_EQ(spec.mixersOf(2), "L");
   EXPECT_EQ(spec.ffnOf(3), 'D');
   EXPECT_EQ(spec.contextLen, 1024);
   EXPECT_EQ(spec.source, base);

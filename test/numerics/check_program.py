@@ -9,7 +9,7 @@ import numpy as np
 
 from harness import Report
 from compiled_model import CompiledModel
-from model import read_description
+from model import patterns, read_description
 
 LIBRARY = {"gemm", "grouped_gemm", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "shift"}
 OTHERS = {"copy", "fill", "record", "wait"}
@@ -45,7 +45,7 @@ def check_commands(report, info):
 
 def check_depth(report, description, small):
     """Two and four times the layers: the same kernels, the same number of commands in the file."""
-    pattern = len(description["layer_pattern"])
+    pattern = len(patterns(description)[0])
     for factor in (2, 4):
         deep = CompiledModel(
             description | {"num_layers": description["num_layers"] * factor}, report.folder, f"deep{factor}"

@@ -130,8 +130,8 @@ def problems_of(path, build, everything):
         for problem in [*check_commands(model), *check_memory(model)]:
             yield f"{what}: {problem}"
     if path.stem.startswith("tiny"):
-        patterns = re.findall(r'^  "(?:layer|ffn)_pattern": *"([\w-]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
-        period = math.lcm(*map(len, patterns))
+        patterns = re.findall(r'^  "(?:layer|ffn)_pattern": *"([\w()-]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        period = math.lcm(*(len(re.sub(r"\(\w+\)", "=", pattern)) for pattern in patterns))  # mixers in parentheses are one layer's
         two, four = (build(path, changes={"num_layers": period * rounds}) for rounds in (2, 4))
         yield from check_depth(two, four)
         yield from (f"{2 * period} layers: {problem}" for problem in [*check_commands(two), *check_memory(two)])

@@ -23,6 +23,12 @@ DEFAULTS = {
         "value_factor": 1,
         "scale": 1.0,
         "rope": None,
+        "projection_multipliers": {},
+        "projection_bias": False,
+        "output_bias": False,
+        "min_step": 0.0,
+        "max_step": np.inf,
+        "norm_first": False,
     },
     "gla": {"conv": None, "output_gate": "silu", "value_factor": 2, "gate_divisor": 16.0, "rope": None},
     "deltanet": {"conv": {"kernel": 4}, "output_gate": None, "value_factor": 1, "rope": None},
@@ -203,9 +209,19 @@ class Mixer:
     def mamba2(self):
         s, tape = self.spec, self.tape
         H, V, G = s["heads"], s["value_dim"], s["key_heads"]
-        q, k, v = self.qkv(G, G, H)
-        dt = self.project("lsm.wdt", (H,))
+
+        def project(name, features):
+            y = self.project("lsm.w" + name, features)
+            if s["projection_bias"]:
+                y = tape.call(rows.bias, y, self.w["lsm.b" + name])
+            return tape.call(rows.scale, y, value=s["projection_multipliers"].get(name, 1.0))
+
+        widths = {"q": (G, s["head_dim"]), "k": (G, s["head_dim"]), "v": (H, V)}
+        q, k, v = (self.conv(name, project(name, width)) for name, width in widths.items())
+        dt = project("dt", (H,))
         delta = tape.call(rows.activation, tape.call(rows.bias, dt, self.w["lsm.dt_bias"]), kind="softplus")
+        low, high = s["min_step"], s["max_step"]
+        delta = tape.call(lambda d: (np.clip(d, low, high), lambda dy: (dy * ((d >= low) & (d <= high)),)), delta)
         decay = tape.call(
             lambda d, a: (-np.exp(a) * d, lambda dy: (-np.exp(a) * dy, (-np.exp(a) * d * dy).sum((0, 1)))),
             delta,
@@ -215,8 +231,8 @@ class Mixer:
         y = tape.call(rows.add, o, tape.call(rows.weighted, v, self.w["lsm.d"]))
         B, T = y.shape[:2]
         y, gate = tape.reshape(y, (B, T, H * V)), s["output_gate"]
-        g = self.project("lsm.wg", (H * V,)) if gate else None
-        if s["output_norm"] and gate:  # the gate comes before the norm, the norm over each group of heads
+        g = tape.reshape(project("g", (H, V)), (B, T, H * V)) if gate else None
+        if s["output_norm"] and gate:  # the norm over each group of heads, the gate before it or behind
             y = tape.call(
                 rows.gated_norm,
                 y,
@@ -224,14 +240,15 @@ class Mixer:
                 self.w["lsm.norm.weight"],
                 eps=s["norm_eps"],
                 activation=gate,
-                norm_first=False,
+                norm_first=s["norm_first"],
                 groups=G,
             )
         elif s["output_norm"]:
             y = tape.call(rows.rms_norm, y, self.w["lsm.norm.weight"], eps=s["norm_eps"], groups=G)
         elif gate:
             y = tape.call(rows.mul, y, tape.call(rows.activation, g, kind=gate))
-        return tape.linear(y, self.w["lsm.wo"])
+        y = tape.linear(y, self.w["lsm.wo"])
+        return tape.call(rows.bias, y, self.w["lsm.bo"]) if s["output_bias"] else y
 
     def gla(self):
         s, tape = self.spec, self.tape

@@ -26,9 +26,15 @@ def read_description(path):
         return json.loads(re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*', lambda m: m.group(1) or "", file.read()))
 
 
+def layers_of(pattern):
+    """The letters of each layer: "LL(NM)-" is ["L", "L", "NM", "-"]."""
+    return [group or letter for group, letter in re.findall(r"\((\w+)\)|([\w-])", pattern)]
+
+
 def patterns(description):
-    """Letters of mixers and of feed-forwards, "-" where a layer has none."""
-    return description["layer_pattern"], description.get("ffn_pattern") or next(iter(description.get("ffns", {})), "-")
+    """Letters of the mixers and of the feed-forward of each layer, "-" where it has none."""
+    feeding = description.get("ffn_pattern") or next(iter(description.get("ffns", {})), "-")
+    return layers_of(description["layer_pattern"]), layers_of(feeding)
 
 
 def residual_sums(description):
@@ -60,7 +66,8 @@ class Model:
     def dense(self, tape, x, w, prefix, spec):
         kind = spec.get("activation", "swiglu")
         biased = lambda y, part: tape.call(rows.bias, y, w[f"{prefix}.{part}"]) if spec.get("bias", False) else y
-        h = tape.call(rows.activation, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), kind=GATED.get(kind, kind))
+        opened = self.scaled(tape, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), spec.get("gate_multiplier", 1.0))
+        h = tape.call(rows.activation, opened, kind=GATED.get(kind, kind))
         if kind in GATED:
             h = tape.call(rows.mul, h, biased(tape.linear(x, w[prefix + ".w3"]), "b3"))
         return biased(tape.linear(h, w[prefix + ".w2"]), "b2")
@@ -124,12 +131,17 @@ class Model:
     def layer(self, tape, x, documents, w, i, routes):
         """-> y, router loss or None, expert ids or None."""
         d = self.d
-        letters = [pattern[i % len(pattern)] for pattern in patterns(d)]
-        spec, ffn = (d.get(key, {}).get(letter) for key, letter in zip(("mixers", "ffns"), letters))  # None: no such part
-        if spec is not None:
-            spec = spec | {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
-            spec["shared"] = self.shared  # what layers hand on to later ones
+        letters, feeding = (pattern[i % len(pattern)] for pattern in patterns(d))
+        specs = [d.get("mixers", {})[letter] for letter in letters if letter != "-"]
+        ffn = d.get("ffns", {}).get(feeding)  # None: no such part
+        told = {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
+        told["shared"] = self.shared  # what mixers hand on to later ones
         extra = [None, None]
+
+        def mix(place, spec):
+            prefix = f"mixer{place + 1}." if len(specs) > 1 else ""
+            own = {n[len(prefix) :]: v for n, v in w.items() if n.startswith(prefix)}
+            return lambda x: mixer(tape, self.scaled(tape, x, spec.get("input_multiplier", 1.0)), documents, own, spec | told)
 
         def feed(x):
             if ffn["kind"] == "dense":
@@ -138,21 +150,27 @@ class Model:
             return y
 
         placement = d.get("norm_placement", "pre")
-        for name, keys, part in (("norm1", spec, lambda x: mixer(tape, x, documents, w, spec)), ("norm2", ffn, feed)):
-            if keys is None:
+        side_by_side = [mix(place, spec) for place, spec in enumerate(specs)]
+        for name, keys, parts in (("norm1", specs, side_by_side), ("norm2", [ffn] if ffn else [], [feed])):
+            if not keys:
                 continue
-            join = lambda past, added, keys=keys: self.join(tape, past, added, *self.residual(keys))
+            alpha, betas = self.residual(keys[0])[0], [self.residual(each)[1] for each in keys]
+
+            def join(past, *added, alpha=alpha, betas=betas):
+                return tape.call(rows.add, self.scaled(tape, past, alpha), *(self.scaled(tape, *each) for each in zip(added, betas)))
+
+            plus = lambda added: tape.call(rows.add, *added) if len(added) > 1 else added[0]
             if placement == "post":
-                x = self.norm(tape, join(x, part(x)), w, name)
+                x = self.norm(tape, join(x, *(part(x) for part in parts)), w, name)
                 continue
             if placement == "output":
-                x = join(x, self.norm(tape, part(x), w, name))
+                x = join(x, self.norm(tape, plus([part(x) for part in parts]), w, name))
                 continue
             normed = self.norm(tape, x, w, name)
-            y = part(normed)
+            y = [part(normed) for part in parts]
             if placement == "sandwich":
-                y = self.norm(tape, y, w, name + "_post")
-            x = join(normed if d.get("residual", {}).get("from", "input") == "normed" else x, y)
+                y = [self.norm(tape, plus(y), w, name + "_post")]
+            x = join(normed if d.get("residual", {}).get("from", "input") == "normed" else x, *y)
         return x, extra[0], extra[1]
 
     def residual(self, keys):
@@ -160,9 +178,6 @@ class Model:
         scale = {"alpha": 1.0, "beta": 1.0} | self.d.get("residual", {}) | keys.get("residual", {})
         deep = scale["alpha"] == "deepnorm"
         return residual_sums(self.d) ** 0.25 if deep else scale["alpha"], scale["beta"]
-
-    def join(self, tape, past, added, alpha, beta):
-        return tape.call(lambda a, b: (alpha * a + beta * b, lambda dy: (alpha * dy, beta * dy)), past, added)
 
     def scaled(self, tape, x, factor):
         return tape.call(rows.scale, x, value=factor)

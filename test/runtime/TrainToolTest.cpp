@@ -660,6 +660,21 @@ TEST(ModelDifferences, LayersByWhatTheyAre) {
       "?");
   EXPECT_EQ(words(parts, R"({"num_layers": 4, "layer_pattern": "N-", "mixers": {"N": {"heads": 2}}})"),
             "layer_pattern: \"N--N\" there, \"N-\" here");
+  // Mixers side by side.
+  const std::string mixers = R"(, "mixers": {"N": {"heads": 2}, "M": {"heads": 4, "scale": 1}}})",
+                    both = R"j({"num_layers": 3, "layer_pattern": "(NM)M")j" + mixers;
+  auto beside = [&](const char *there) { return words(both.c_str(), there); };
+  EXPECT_EQ(
+      beside(
+          R"j({"num_layers": 3, "layer_pattern": "(AB)B(AB)", "mixers": {"A": {"heads": 2}, "B": {"heads": 4, "scale": 1}}})j"),
+      "?");
+  EXPECT_EQ(
+      beside(
+          R"j({"num_layers": 3, "layer_pattern": "(AB)B", "mixers": {"A": {"heads": 2}, "B": {"heads": 4, "scale": 2}}})j"),
+      "mixers.B.scale: 1 there, 2 here");
+  EXPECT_EQ(beside((R"j({"num_layers": 3, "layer_pattern": "(MN)M")j" + mixers).c_str()),
+            "layer_pattern: \"(NM)M\" there, \"(MN)M\" here; mixers.N.heads: 4 there, 2 here; mixers.M.heads: 2 "
+            "there, 4 here; ..");
 }
 
 // What the frontend took for keys that are left out says what they are; another object that is left out may be another thing.

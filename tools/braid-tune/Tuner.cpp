@@ -246,10 +246,10 @@ static std::string degreesText(const std::vector<int64_t> &degrees, int64_t most
 
 void Tuner::searchLayers() {
   const Candidate start = candidates.front();
-  std::map<std::pair<char, char>, std::vector<int64_t>> kinds; // layers with experts, by mixer and experts
+  std::map<std::pair<std::string, char>, std::vector<int64_t>> kinds; // layers with experts, by mixers and experts
   for (int64_t layer = 0; layer < spec->numLayers; ++layer)
     if (const FfnSpec *ffn = spec->findFfn(spec->ffnOf(layer)); ffn && std::holds_alternative<MoeSpec>(*ffn))
-      kinds[{spec->mixerOf(layer), spec->ffnOf(layer)}].push_back(layer);
+      kinds[{spec->mixersOf(layer), spec->ffnOf(layer)}].push_back(layer);
   if (kinds.size() < 2)
     return;
   std::vector<int64_t> tried = possibleDegrees(), chosenDegrees(spec->numLayers, start.overlapDegree);
