@@ -235,9 +235,13 @@ void Translation::fixedKeys() {
     only("sliding_window", Value());
   only("attention_dropout", numberValue(int64_t(0)), /*nullable=*/true);
   only("pretraining_tp", numberValue(int64_t(1)), /*nullable=*/true);
-  if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe") // qwen2_moe: qkv_bias; its own
+  if (family.isFalcon)
+    fixedKeysOfFalcon();
+  else
+    only("mlp_bias", boolValue(false));
+  if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe" && !family.isFalcon) // keys of their own
     only("attention_bias", boolValue(family.qkvBias));
-  for (StringRef key : {"mlp_bias", "rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
+  for (StringRef key : {"rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
   only("clip_qkv", Value());
   if (const Value *quantized = takeOptional("quantization_config")) // of files (runtime/train/BlockScales.h)
@@ -495,10 +499,13 @@ std::optional<HuggingFaceModel> Translation::run() {
       layersOfLatent(layers, mixing, layerPattern);
     else
       family.hasMamba         ? layersOfMamba(layers, mixing, layerPattern)
+      : family.isFalcon       ? layersOfFalcon(mixing, layerPattern)
       : family.localTheta > 0 ? layersOfGemma3(layers, mixing, layerPattern)
                               : mixers(layers, mixing, layerPattern);
     if (family.isGranite && family.experts)
       ffns = graniteFeedForward(ffnPattern);
+    else if (family.isFalcon)
+      ffns = feedForwardOfFalcon(ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
   }
@@ -527,6 +534,8 @@ std::optional<HuggingFaceModel> Translation::run() {
   };
   if (family.isGranite)
     graniteMultipliers(fields);
+  if (family.isFalcon)
+    multipliersOfFalcon(fields);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
   if (family.name == "olmo2" || family.localTheta > 0)

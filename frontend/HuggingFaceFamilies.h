@@ -47,6 +47,7 @@ struct Family {
   bool isGranite = false; ///< with multipliers; with Mamba-2 also one part that every token sees, and rotations only if
   ///< the config says so
   bool skipsTurns = false; ///< no_rope_layers says in which layers nothing turns
+  bool isFalcon = false; ///< attention and Mamba-2 side by side in every layer, with multipliers of all that is added
 };
 
 inline constexpr Family families[] = {
@@ -381,12 +382,22 @@ inline constexpr Family families[] = {
      .tied = true,
      .isGemma = true,
      .localTheta = 1e4},
+    {.name = "falcon_h1",
+     .vocabSize = 128000,
+     .hiddenSize = 4096,
+     .intermediateSize = 14336,
+     .layers = 32,
+     .heads = 32,
+     .kvHeads = 8,
+     .positions = 8192,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .isFalcon = true},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
     {"gpt_oss", "attention sinks"},
-    {"falcon_h1", "attention and Mamba-2 side by side in one layer"},
     {"zamba2", "blocks that layers share"},
     {"gemma2", "attention scores and logits that tanh bounds"},
     {"gemma3", "pictures beside text"},
@@ -460,6 +471,7 @@ inline constexpr llvm::StringRef notCompared[] = {
     "time_step_rank",
     "mamba_expand",
     "mamba_d_head",
+    "mamba_d_ssm",
     "mamba_dt_rank",
 };
 

@@ -26,8 +26,8 @@ std::string shortest(llvm::StringRef pattern);
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
-/// HuggingFaceLatent.cpp those with latent attention, HuggingFaceMixers.cpp further mixers, HuggingFaceRotations.cpp
-/// what turns, HuggingFace.cpp the others and what all share.
+/// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
+/// HuggingFaceMixers.cpp further mixers, HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
   /// `prefix`: where `config` stands in its file, "text_config." or nothing.
@@ -123,6 +123,13 @@ private:
   void layersOfMamba(const Value &layers, Value &mixers, std::string &pattern);
   Value graniteFeedForward(std::string &pattern);
   void graniteMultipliers(std::vector<Field> &fields);
+  std::vector<Value> multipliers(llvm::StringRef key, size_t count);
+  void stepBounds(std::vector<Field> &fields);
+  Value mambaOfFalcon();
+  void layersOfFalcon(Value &mixers, std::string &pattern);
+  Value feedForwardOfFalcon(std::string &pattern);
+  void fixedKeysOfFalcon();
+  void multipliersOfFalcon(std::vector<Field> &fields);
   std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
   std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
   Value typesIn(llvm::StringRef pattern, const Value &layers, char linear);

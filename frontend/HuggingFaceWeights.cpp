@@ -7,6 +7,10 @@ using namespace braid;
 using namespace braid::json;
 using llvm::StringRef;
 
+/// Products of a dense feed-forward with a gate.
+static constexpr std::pair<StringRef, StringRef> denseParts[] = {
+    {"1", "gate_proj"}, {"3", "up_proj"}, {"2", "down_proj"}};
+
 namespace {
 
 class Names {
@@ -37,7 +41,7 @@ private:
   void ofLayer(StringRef ours, StringRef theirs, How how) {
     std::string other = (body + "layers.{layer}." + how.other).str();
     how.other = how.other.empty() ? how.other : StringRef(other);
-    add(("layers.{layer}." + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
+    add(("layers.{layer}." + place + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
   }
   void dense(StringRef ours, StringRef theirs, StringRef other = "");
   void fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked);
@@ -63,6 +67,7 @@ private:
   int64_t normPlus;
   bool onePart, beside;
   StringRef body, attentionName, mambaName;
+  std::string place; ///< of a mixer that stands beside others, "mixer2."
   std::vector<Field> weights;
 };
 
@@ -90,10 +95,9 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
 }
 
 void Names::dense(StringRef ours, StringRef theirs, StringRef other) {
-  for (auto [part, projection] :
-       {std::pair<StringRef, StringRef>{"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}}) {
+  for (auto [part, projection] : denseParts) {
     std::string matrix = ("." + projection + ".weight").str(), otherName = other.empty() ? "" : other.str() + matrix;
-    ofLayer((ours + "." + part).str(), theirs.str() + matrix, {.transposed = true, .other = otherName});
+    ofLayer((ours + ".w" + part).str(), theirs.str() + matrix, {.transposed = true, .other = otherName});
   }
 }
 
@@ -127,6 +131,8 @@ void Names::attention(const Value &mixer) {
   if (isTrue(mixer, "qkv_bias"))
     for (StringRef name : {"q", "k", "v"})
       ofLayer(("attn.b" + name).str(), ("self_attn." + name + "_proj.bias").str(), {});
+  if (isTrue(mixer, "output_bias"))
+    ofLayer("attn.bo", "self_attn.o_proj.bias", {});
   if (isTrue(mixer, "qk_norm"))
     for (StringRef name : {"q", "k"})
       ofLayer(("attn." + name + "_norm.weight").str(), ("self_attn." + name + "_norm.weight").str(),
@@ -267,14 +273,25 @@ void Names::mamba(const Value &mixer) {
   } else {
     convolution("k", inner, keys);
     convolution("q", inner + keys, keys);
-    rows("wg", "in_proj.weight", 0, inner, true);
-    rows("wv", "in_proj.weight", inner, inner, true);
-    rows("wk", "in_proj.weight", 2 * inner, keys, true);
-    rows("wq", "in_proj.weight", 2 * inner + keys, keys, true);
-    rows("wdt", "in_proj.weight", 2 * (inner + keys), H, true);
+    struct {
+      StringRef name;
+      int64_t begin, count;
+    } segments[] = {{"g", 0, inner},
+                    {"v", inner, inner},
+                    {"k", 2 * inner, keys},
+                    {"q", 2 * inner + keys, keys},
+                    {"dt", 2 * (inner + keys), H}};
+    for (auto [name, begin, count] : segments) {
+      rows(("w" + name).str(), "in_proj.weight", begin, count, true);
+      if (isTrue(mixer, "projection_bias"))
+        rows(("b" + name).str(), "in_proj.bias", begin, count, false);
+    }
     of("lsm.dt_bias", "dt_bias", {});
     of("lsm.a_log", "A_log", {});
-    of("lsm.norm.weight", "norm.weight", {});
+    if (!mixer.find("output_norm") || isTrue(mixer, "output_norm"))
+      of("lsm.norm.weight", "norm.weight", {});
+    if (isTrue(mixer, "output_bias"))
+      of("lsm.bo", "out_proj.bias", {});
   }
   of("lsm.d", "D", {});
   of("lsm.wo", "out_proj.weight", {.transposed = true});
@@ -332,7 +349,7 @@ Value Names::run() {
   vector("embed.weight", embedding);
   bool hasMixers = !description.find("mixers")->fields.empty(), hasFfns = !description.find("ffns")->fields.empty();
   bool isSandwich = family == "gemma3_text", isOlmo2 = family == "olmo2",
-       namesFeedForward = family == "bamba" || family == "jamba";
+       namesFeedForward = family == "bamba" || family == "jamba" || family == "falcon_h1";
   StringRef behind = "post_attention_layernorm.weight"; // attention: olmo2's is of what it gives
   if (hasMixers)
     ofLayer("norm1.weight", onePart ? "norm.weight" : isOlmo2 ? behind : "input_layernorm.weight", {.plus = normPlus});
@@ -348,8 +365,10 @@ Value Names::run() {
     ofLayer("norm1_post.weight", behind, {.plus = normPlus});
     ofLayer("norm2_post.weight", "post_feedforward_layernorm.weight", {.plus = normPlus});
   }
+  StringRef sideBySide = description.find("layer_pattern")->string; // "(NM)", or no parentheses
   for (const Field &mixer : description.find("mixers")->fields) {
     StringRef kind = mixer.value.find("kind")->string;
+    place = sideBySide.starts_with("(") ? "mixer" + std::to_string(sideBySide.find(mixer.name)) + "." : "";
     if (kind == "attention")
       attention(mixer.value);
     else if (kind == "mla")
@@ -361,6 +380,7 @@ Value Names::run() {
     else
       kind == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
   }
+  place.clear();
   for (const Field &ffn : description.find("ffns")->fields) {
     if (ffn.value.find("kind")->string == "moe") {
       experts(ffn.value);
@@ -372,7 +392,11 @@ Value Names::run() {
     } else if (family == "kimi_linear") { // the second as transformers writes them, which calls layers with experts so
       dense("ffn", "mlp", "block_sparse_moe");
     } else {
-      dense("ffn", namesFeedForward ? "feed_forward" : "mlp");
+      StringRef theirs = namesFeedForward ? "feed_forward" : "mlp";
+      dense("ffn", theirs);
+      if (isTrue(ffn.value, "bias"))
+        for (auto [part, projection] : denseParts)
+          ofLayer(("ffn.b" + part).str(), (theirs + "." + projection + ".bias").str(), {});
     }
   }
   add("final_norm.weight",

@@ -132,6 +132,7 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
   readRope(r, errors, spec.rope);
   r.boolean("qkv_bias", spec.qkvBias);
+  r.boolean("output_bias", spec.outputBias);
   int64_t before = errors.number();
   r.boolean("qk_norm", spec.qkNorm);
   bool isRead = errors.number() == before;

@@ -1,5 +1,5 @@
 //===- Attention.cpp - causal softmax attention with grouped heads and rotary positions ---------------------------===//
-// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm of q and k]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo. Cached: k and
+// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm of q and k]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo [+ bo]. Cached: k and
 // v join the caches first; with a window the caches are rings, as long as the window and the longest prefill need.
 #include "frontend/layers/LayerBuilder.h"
 #include <cmath>
@@ -64,5 +64,7 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
                 .getO();
   if (spec.outputGate)
     o = b.mul("o_gated", o, b.activation("g", projected[3], *spec.outputGate));
-  return b.linear("attn_out", o, b.matrix("attn.wo", flattened({heads, D}), model, MatrixRole::output), {model.size});
+  Value y =
+      b.linear("attn_out", o, b.matrix("attn.wo", flattened({heads, D}), model, MatrixRole::output), {model.size});
+  return spec.outputBias ? b.bias("attn_out", y, b.weight("attn.bo", {model}, Init::constant(0.0))) : y;
 }

@@ -79,7 +79,7 @@ DEFAULTS = {
         "inner_rate": 0.1,
         "momentum": True,
     },
-    "attention": {"rope": {}, "qkv_bias": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
+    "attention": {"rope": {}, "qkv_bias": False, "output_bias": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
     "mla": {"q_rank": 0, "rope": {}},
 }
 
@@ -546,7 +546,8 @@ class Mixer:
         if s["output_gate"]:
             g = self.project("attn.wg", (H,) if s["output_gate_per"] == "head" else (H, D))
             o = tape.call(rows.mul, o, tape.call(rows.activation, g, kind=s["output_gate"]))
-        return tape.linear(o, self.w["attn.wo"])
+        y = tape.linear(o, self.w["attn.wo"])
+        return tape.call(rows.bias, y, self.w["attn.bo"]) if s["output_bias"] else y
 
     def mla(self):
         """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, equations 9 to 19), with keys and values made of the latent."""

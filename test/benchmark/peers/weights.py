@@ -129,6 +129,16 @@ FAMILIES["dots1"] = [GLM | {"n_shared_experts": 2, "first_k_dense_replace": 1, "
 # Published under a name of its own, which transformers does not know.
 RENAMED = {"kimi_k2": "deepseek_v3"}
 FAMILIES["kimi_k2"] = FAMILIES["deepseek_v3"]
+# Attention and Mamba-2 side by side, with a multiplier of everything: no norm of the latter, one before its gate or behind it, all biases, bounds of steps.
+FALCON = MAMBA | {"mamba_d_ssm": 96, "mamba_n_heads": 6, "embedding_multiplier": 5.7, "lm_head_multiplier": 0.3, "key_multiplier": 0.4, "attention_in_multiplier": 1.3,
+                  "attention_out_multiplier": 0.9, "ssm_in_multiplier": 1.25, "ssm_out_multiplier": 0.25, "ssm_multipliers": [0.35, 0.25, 0.4, 0.5, 0.7],
+                  "mlp_multipliers": [0.9, 0.6]}
+FAMILIES["falcon_h1"] = [
+    FALCON | {"head_dim": 24, "rope_parameters": {"rope_type": "default", "rope_theta": 1e11}},
+    FALCON | {"mamba_rms_norm": True, "mamba_norm_before_gate": False, "tie_word_embeddings": True, "mamba_d_head": 16},
+    FALCON | {"mamba_rms_norm": True, "mamba_d_ssm": None, "mamba_n_heads": 8, "mamba_conv_bias": False, "time_step_limit": [0.8, 2.5]},
+    FALCON | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "projectors_bias": True, "num_key_value_heads": 4, "time_step_limit": [0.0, 1.5]},
+    {"mamba_n_heads": 8, "mamba_d_ssm": 128, "mamba_n_groups": 1, "mamba_d_conv": 3, "mamba_rms_norm": True}]
 PREFILL = 32
 
 
