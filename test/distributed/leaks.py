@@ -12,7 +12,7 @@ import sys
 import numpy as np
 
 from exact import part_of
-from check_leaks import FEATURES, OFF, TOKENS, VOCAB, Source, description
+from check_leaks import BESIDE, FEATURES, OFF, TOKENS, VOCAB, Source, beside, description
 from harness import Compiled, Report, run, tool
 
 CU_SEQLENS = [[0, 5, 6, 64, 140, 150], [0, 70, 131, 131, 131, 131]]
@@ -28,6 +28,7 @@ class Model:
         if "full" in options:
             mixers = {l: m for l, m in mixers.items() if m.get("window") == 0} | Source(folder, "f32", "full").mixers()
         self.labels = [m["kind"] + "".join(f" {k}" for k in FEATURES if m.get(k) not in (None, OFF[k])) for m in mixers.values()]
+        self.labels += [" beside ".join(BESIDE)] * bool(beside(mixers))
         with open(source.path, "w", encoding="utf-8") as file:
             json.dump(description(mixers, "f32") | {"ffns": {"F": EXPERTS}}, file)
         self.path, self.folder = os.path.join(folder, "leaks.braid"), folder

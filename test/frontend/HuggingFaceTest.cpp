@@ -211,7 +211,7 @@ TEST(HuggingFace, Refusals) {
                         "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, "
                         "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
                         "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmoe, minimax_m2, jamba, "
-                        "gemma, gemma3_text",
+                        "gemma, gemma3_text, falcon_h1",
                     file = "config.json:";
   expectError(config("gpt_oss"),
               file + "1: model_type: \"gpt_oss\" needs attention sinks, which a description cannot say" + valid);

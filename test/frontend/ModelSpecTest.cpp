@@ -259,6 +259,75 @@ TEST(ModelSpec, SlotsOfExperts) {
   EXPECT_EQ(expertCapacity(moe, 13), 1);
 }
 
+TEST(ModelSpec, MixersSideBySide) {
+  auto model = [](const std::string &pattern, const std::string &more = "", const std::string &first = "",
+                  const std::string &second = "") {
+    return R"({"vocab_size": 64, "d_model": 32, "num_layers": 3, )" + more + R"("layer_pattern": ")" + pattern +
+           "\",\n\"mixers\": {\"N\": {\"kind\": \"attention\", \"heads\": 2, \"head_dim\": 8" + first +
+           "},\n\"M\": {\"kind\": \"mamba2\", \"heads\": 2, \"head_dim\": 8" + second +
+           "}}, \"ffns\": {\"D\": {\"kind\": \"dense\", \"hidden\": 8}}}";
+  };
+  Parsed parsed = parse(model("(NM)-M", "", R"(, "residual": {"beta": 0.5}, "input_multiplier": 2)"));
+  ASSERT_TRUE(parsed.ok) << parsed.errors[0];
+  EXPECT_EQ(parsed.spec.mixersOf(0), "NM");
+  EXPECT_EQ(parsed.spec.mixersOf(1), "-");
+  EXPECT_EQ(parsed.spec.mixersOf(5), "M");
+  EXPECT_EQ(parsed.spec.residualSums(), 5);
+  EXPECT_EQ(std::get<AttentionSpec>(parsed.spec.mixers.at('N')).inputMultiplier, 2);
+  parsed = parse(model("(NM)", "", "", R"(, "min_step": 0.1, "max_step": 0.2, "norm_first": true,
+    "projection_bias": true, "output_bias": true, "projection_multipliers": {"g": 0.5, "dt": 3})"));
+  ASSERT_TRUE(parsed.ok) << parsed.errors[0];
+  const auto &mamba = std::get<LsmSpec>(parsed.spec.mixers.at('M'));
+  EXPECT_TRUE(mamba.normFirst && mamba.projectionBias && mamba.outputBias);
+  EXPECT_EQ(mamba.projectionMultipliers.g * mamba.projectionMultipliers.dt * mamba.projectionMultipliers.q, 1.5);
+  EXPECT_EQ(mamba.minStep + mamba.maxStep, 0.1 + 0.2);
+
+  const std::string at = "m.json:1: layer_pattern: ", alpha = R"(, "residual": {"alpha": 2})",
+                    beta = R"(, "residual": {"beta": 2})";
+  const std::pair<std::string, std::string> cases[] = {
+      {model("(NM"), at + "\"(NM\" has '(' without ')' behind it"},
+      {model("NM)"), at + "\"NM)\" has ')' without '(' before it"},
+      {model("((NM))"), at + "\"((NM))\" has '(' within parentheses; valid: letters there"},
+      {model("(N-M)"), at + "\"(N-M)\" has '-' within parentheses, where mixers stand side by side; valid: letters there"},
+      {model("M(N)"), at + "\"M(N)\" has 'N' alone within parentheses; valid: two or more mixers that stand side by side"},
+      {model("MN()"), at + "\"MN()\" has nothing within parentheses; valid: two or more mixers that stand side by side"},
+      {model("(NMN)"), at + "\"(NMN)\" has 'N' 2 times in one layer, \"(NMN)\"; valid: each letter once (equal mixers "
+                            "have letters of their own)"},
+      {model("(NX)"), at + "'X' is not in mixers; valid: M, N, or - for none"},
+      {model("NNN(NM)"), "m.json:3: mixers.M: no layer uses it: num_layers 3 takes \"NNN\" of layer_pattern "
+                         "\"NNN(NM)\"; valid: num_layers of at least 4, or no such part"},
+      {model("(NM)", "", alpha), "m.json:3: mixers.M.residual.alpha: 1 is not 2 as of mixers.N, beside which it stands "
+                                 "(\"(NM)\"): what passes by them is one; valid: equal numbers"},
+      {model("(NM)", "", "", R"(, "residual": {"alpha": "deepnorm"})"),
+       "m.json:3: mixers.M.residual.alpha: \"deepnorm\" of one of \"(NM)\" alone: what passes by them is one; valid: "
+       "equal alphas"},
+      {model("(NM)", R"("norm_placement": "sandwich", )", "", beta),
+       "m.json:3: mixers.M.residual.beta: 2 is not 1 as of mixers.N, beside which it stands (\"(NM)\"): a norm is of "
+       "their sum with norm_placement \"sandwich\"; valid: equal numbers"},
+      {model("(NM)", "", R"(, "input_multiplier": 0)"),
+       "m.json:2: mixers.N.input_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
+      {model("(NM)", "", R"(, "projection_bias": true)"),
+       "m.json:2: mixers.N.projection_bias: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, "
+       "head_dim, rope, qkv_bias, output_bias, qk_norm, qk_norm_over, window, scale, output_gate, output_gate_per"},
+      {model("(NM)", "", "", R"(, "output_norm": false, "norm_first": true)"),
+       "m.json:3: mixers.M.norm_first: changes nothing without a norm and a gate; valid: together with output_norm and "
+       "output_gate"},
+      {model("(NM)", "", "", R"(, "output_gate": null, "projection_multipliers": {"g": 2})"),
+       "m.json:3: mixers.M.projection_multipliers.g: has no gate to be of; valid: together with output_gate, one of "
+       "silu, sigmoid, tanh, relu, gelu"},
+      {model("(NM)", "", "", R"(, "min_step": 0.5, "max_step": 0.5)"),
+       "m.json:3: mixers.M.max_step: 0.5 is not above min_step 0.5; valid: a number above it"},
+      {edited(R"("kind": "dense")", R"("kind": "dense", "activation": "relu2", "gate_multiplier": 2)"),
+       "m.json:10: ffns.D.gate_multiplier: has no gate to be of with activation \"relu2\"; valid: with swiglu, geglu, "
+       "geglu_tanh, reglu"},
+  };
+  for (const auto &[text, message] : cases) {
+    Parsed wrong = parse(text);
+    ASSERT_EQ(wrong.errors.size(), 1U) << text;
+    EXPECT_EQ(wrong.errors[0], message);
+  }
+}
+
 TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
@@ -457,8 +526,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.kv_heads: 3 does not divide heads 8; valid: 1, 2, 4, 8"},
       {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
-       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, heads, kv_heads, head_dim, rope, qkv_bias, "
-       "qk_norm, qk_norm_over, "
+       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, head_dim, "
+       "rope, qkv_bias, output_bias, qk_norm, qk_norm_over, "
        "window, scale, output_gate, output_gate_per"},
       {R"("kv_heads": 2)", R"("qk_norm_over": "heads")",
        "m.json:6: mixers.N.qk_norm_over: changes nothing without a norm; valid: together with qk_norm true"},
@@ -504,15 +573,16 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 1, "value_dim": 8200)",
        "m.json:5: mixers.L.value_dim: 8200 times head_dim 16 exceeds 131072 features of a token; valid: at most 8192"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 4, "bcdt_norm": true)",
-       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, heads, key_heads, head_dim, value_dim, conv, "
-       "rope, decay_range, step_range, scale, output_norm, output_gate, norm_eps"},
+       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, input_multiplier, heads, key_heads, head_dim, "
+       "value_dim, conv, rope, decay_range, step_range, scale, output_norm, output_gate, norm_eps, "
+       "projection_multipliers, projection_bias, output_bias, min_step, max_step, norm_first"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 4, "norm_eps": 1e-3)",
        "m.json:5: mixers.L.norm_eps: changes nothing without a norm; valid: together with output_norm true or "
        "bcdt_norm true"},
       {R"("heads": 4)", R"("heads": 4, "output_norm": false, "norm_eps": 1e-3)",
        "m.json:5: mixers.L.norm_eps: changes nothing without a norm; valid: together with output_norm true"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "s4d", "heads": 4, "norm_eps": 1e-3)",
-       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, heads, head_dim, value_dim, step_range, "
+       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, input_multiplier, heads, head_dim, value_dim, step_range, "
        "scale"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "key_heads": 4)",
        "m.json:5: mixers.L.key_heads: 4 does not divide heads 6; valid: 1, 2, 3, 6"},
@@ -539,8 +609,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.heads: 4 times head_dim times value_dim 65536 exceeds 131072 features of a token; valid: at "
        "most 2"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "rwkv6", "heads": 4, "head_dim": 16, "rope": {})",
-       "m.json:5: mixers.L.rope: unknown key; valid: kind, residual, heads, head_dim, value_dim, gate_rank, mix_rank, "
-       "scale, norm_eps"},
+       "m.json:5: mixers.L.rope: unknown key; valid: kind, residual, input_multiplier, heads, head_dim, value_dim, "
+       "gate_rank, mix_rank, scale, norm_eps"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "ttt", "heads": 4, "head_dim": 16, "value_dim": 8)",
        "m.json:5: mixers.L.value_dim: 8 is not head_dim 16, but the inner model predicts v - k; valid: 16"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)",

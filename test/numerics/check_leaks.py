@@ -47,19 +47,32 @@ FEATURES = {
     "qk_norm": True,
     "bcdt_norm": True,
     "output_gate": "sigmoid",
+    "output_bias": True,
+    "projection_bias": True,
 }
-OFF = {"rope": None, "conv": None, "window": 0, "qkv_bias": False, "qk_norm": False, "bcdt_norm": False, "output_gate": None}
+OFF = {"rope": None, "conv": None, "window": 0, "qkv_bias": False, "qk_norm": False, "bcdt_norm": False, "output_gate": None, "output_bias": False, "projection_bias": False}
 # x is small: the sum with the mixer's output, of size 1, keeps every bit of it.
 SMALL = 1e-3
 
 
+# Side by side in one more layer, where all of them are there.
+BESIDE = ("attention", "mamba2", "kda")
+
+
+def beside(mixers):
+    """Letters of the mixers of that layer, those with most parts; or none."""
+    letters = {m["kind"]: letter for letter, m in mixers.items()}
+    return "".join(letters[kind] for kind in BESIDE) if set(BESIDE) <= set(letters) else ""
+
+
 def description(mixers, dtype):
+    group = beside(mixers)
     return {
         "dtype": dtype,
         "vocab_size": VOCAB,
         "d_model": WIDTH,
-        "num_layers": len(mixers),
-        "layer_pattern": "".join(mixers),
+        "num_layers": len(mixers) + bool(group),
+        "layer_pattern": "".join(mixers) + f"({group})" * bool(group),
         "max_documents": CU_SEQLENS.shape[1] - 1,
         "context_len": 64,
         "mixers": mixers,
@@ -216,6 +229,7 @@ def compile_layers(report, dtype, parts):
     header, module = split(run([tool("braid-compile"), source.path, "--to-phase=model", "-o", "-"]))
     step = arguments(module["train_step"])
     layers = [Layer(letter, settings, module, step) for letter, settings in mixers.items()]
+    layers += [Layer(group, {"kind": " beside ".join(BESIDE)}, module, step) for group in [beside(mixers)] if group]
     wanted = re.compile(rf"_({BATCH}x{TOKENS}|cached_1x32|cached_1x1)$|^(prefill_32|decode_1)$")
     kept = [function for name, function in module.items() if wanted.search(name)]
     with open(printed, "w", encoding="utf-8") as file:
