@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -58,6 +59,8 @@ WITH_MAMBA = {
     "granitemoehybrid-dense": GRANITE | {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_conv_bias": False},
     "bamba": MAMBA | {"attn_layer_indices": [1]},
     "jamba": BASE | {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 4, "mamba_d_state": 6, "mamba_dt_rank": 3},
+    "falcon_h1": MAMBA | {"mamba_d_ssm": 64, "mamba_rms_norm": True, "mamba_proj_bias": True, "projectors_bias": True, "attention_bias": True, "mlp_bias": True,
+                          "ssm_multipliers": [0.5, 2, 0.25, 1.5, 3], "mlp_multipliers": [0.5, 2], "key_multiplier": 0.5, "ssm_in_multiplier": 2},
 }
 # Keys and values of a latent.
 MLA = BASE | {"num_key_value_heads": 4, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_experts_per_tok": 2,
@@ -222,7 +225,7 @@ def of_one_part(ours):
 
 def of_mamba(family, ours):
     """The same of families with Mamba-2 or attention, then a feed-forward."""
-    isBamba = family in ("bamba", "jamba")  # names of feed-forwards and of the norms around them
+    isBamba = family in ("bamba", "jamba", "falcon_h1")  # names of feed-forwards and of the norms around them
     theirs = {"model.embed_tokens.weight": ours["embed.weight"], f"model.{'final_layernorm' if isBamba else 'norm'}.weight": ours["final_norm.weight"]}
     if "head.weight" in ours:
         theirs["lm_head.weight"] = ours["head.weight"].T
@@ -231,9 +234,14 @@ def of_mamba(family, ours):
         at = f"model.layers.{layer}."
         theirs |= {at + "input_layernorm.weight": of["norm1.weight"],
                    at + f"{'pre_ff' if isBamba else 'post_attention'}_layernorm.weight": of["norm2.weight"]}
+        if family == "falcon_h1":  # side by side, with biases of all projections
+            of = {re.sub(r"^mixer\d\.", "", name): value for name, value in of.items()}
+            theirs |= {at + f"self_attn.{x}_proj.bias": of[f"attn.b{x}"].reshape(-1) for x in "qkvo"}
+            theirs |= {at + "mamba.in_proj.bias": np.concatenate([of[f"lsm.b{x}"].reshape(-1) for x in ("g", "v", "k", "q", "dt")]), at + "mamba.out_proj.bias": of["lsm.bo"]}
+            theirs |= {at + f"feed_forward.{name}_proj.bias": of[f"ffn.{part}"] for name, part in (("gate", "b1"), ("up", "b3"), ("down", "b2"))}
         if "attn.wq" in of:
             theirs |= {at + f"self_attn.{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"}
-        else:
+        if "lsm.wo" in of:
             mixer = of_one_part({"embed.weight": 0, "final_norm.weight": 0, "layers.0.norm1.weight": 0} |
                                 {f"layers.0.{name}": value for name, value in of.items() if name.startswith("lsm.")})
             theirs |= {at + "mamba." + name.split("mixer.")[1]: value for name, value in mixer.items() if "mixer." in name}
@@ -570,6 +578,9 @@ for family, wheres in {
         "granitemoehybrid": [{}, {"layer_types": None, "layers_block_type": ["linear_attention", "full_attention", "linear_attention"], "mamba_d_head": "auto"},
                              {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1},
                              {"logits_scaling": None}, {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
+        "falcon_h1": [{}, {"mamba_d_head": 16, "time_step_limit": [0.0, {"__float__": "Infinity"}], "embedding_multiplier": 1.0}, {"mamba_norm_before_gate": False},
+                      {"ssm_multipliers": [0.5, 2, 0.25, 1.5, 4]}, {"mlp_multipliers": None}, {"key_multiplier": 0.25}, {"attention_out_multiplier": 0.5},
+                      {"time_step_limit": [0.0, 0.5]}],
         "minimax_m2": [{}, {"rotary_dim": None, "rope_parameters": {"partial_rotary_factor": 4 / 12}}, {"rotary_dim": 6}, {"partial_rotary_factor": 0.5}],
         "gemma": [{}, {"hidden_act": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}],
         "kimi_linear": [{}, {"mlp_layer_types": ["dense", "sparse", "sparse"], "first_k_dense_replace": None}, {"first_k_dense_replace": 2},
