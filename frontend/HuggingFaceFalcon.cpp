@@ -37,7 +37,8 @@ void Translation::stepBounds(std::vector<Field> &fields) {
   const Value none = arrayValue({low, high});
   if (given && (given->kind != Kind::array || given->items.size() != 2 || !given->items[0].isNumber() ||
                 !(given->items[1].isNumber() || isInfinite(given->items[1]))))
-    return errors.report(key, describe(*given) + " is not a list of two numbers; valid: [0.0, Infinity], or such bounds");
+    return errors.report(key,
+                         describe(*given) + " is not a list of two numbers; valid: [0.0, Infinity], or such bounds");
   if (given) {
     low = given->items[0];
     high = isInfinite(given->items[1]) ? high : given->items[1];
@@ -63,11 +64,11 @@ Value Translation::mambaOfFalcon() {
     errors.report("mamba_d_ssm", describe(own) + " is not an integer above 0 or null");
   if (isEqual(width, stringValue("auto"))) {
     if (isSized && own.integer % heads.integer)
-      errors.report("mamba_n_heads", llvm::formatv("{0} does not divide {1} {2}; valid: a divisor", heads.integer,
-                                                   own.origin, own.integer)
-                                         .str());
-    width = named(numberValue(isSized ? std::max<int64_t>(1, own.integer / heads.integer) : 1), "mamba_d_head",
-                  heads.line);
+      errors.report(
+          "mamba_n_heads",
+          llvm::formatv("{0} does not divide {1} {2}; valid: a divisor", heads.integer, own.origin, own.integer).str());
+    width =
+        named(numberValue(isSized ? std::max<int64_t>(1, own.integer / heads.integer) : 1), "mamba_d_head", heads.line);
   } else if (isSized && integerIn(width, INT32_MAX) && heads.integer * width.integer != own.integer) {
     errors.report("mamba_d_head", llvm::formatv("{0} times mamba_n_heads {1} is not {2} {3}; valid: numbers with equal "
                                                 "products",

@@ -204,7 +204,8 @@ static void readMamba2(Reader &r, Errors &errors, LsmSpec &spec) {
   r.number("max_step", spec.maxStep, 0.0, 1e6, /*leastAllowed=*/false);
   r.boolean("norm_first", spec.normFirst);
   if (r.has("norm_first") && !(spec.outputNorm && spec.outputGate))
-    r.error("norm_first", "changes nothing without a norm and a gate; valid: together with output_norm and output_gate");
+    r.error("norm_first",
+            "changes nothing without a norm and a gate; valid: together with output_norm and output_gate");
 }
 
 static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {

@@ -40,7 +40,8 @@ Value braid::buildMamba2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value delta = b.activation("delta", b.bias("delta", p["dt"], dtBias), "softplus");
   if (spec.minStep > 0 || spec.maxStep > 0) {
     auto bound = [&](double step) { return step > 0 ? b.builder.getF64FloatAttr(step) : FloatAttr(); };
-    delta = ClampOp::create(b.builder, b.loc("delta"), delta.getType(), delta, bound(spec.minStep), bound(spec.maxStep));
+    delta =
+        ClampOp::create(b.builder, b.loc("delta"), delta.getType(), delta, bound(spec.minStep), bound(spec.maxStep));
     in.logDecay = decayOfSteps(b, delta, aLog);
   } else {
     in.logDecay = LogDecayOp::create(b.builder, b.loc("log_decay"), p["dt"].getType(), p["dt"], aLog, dtBias);

@@ -69,11 +69,10 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
                (l->bcdtNorm ? l->gateRank + 2 * l->headDim : 0);
     else if (l->kind == LsmKind::mamba2)
       total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads +
-                 (l->outputNorm ? values : 0);
+               (l->outputNorm ? values : 0);
     else if (l->kind == LsmKind::kda)
-      total += spec.dModel * (2 * keys + 2 * values + l->gateRank + l->outputGateRank + l->heads) +
-               l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
-               l->valueDim;
+      total += spec.dModel * (2 * keys + 2 * values + l->gateRank + l->outputGateRank + l->heads) + l->gateRank * keys +
+               l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys + l->valueDim;
     else // the gated delta rule
       total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
                l->valueDim;

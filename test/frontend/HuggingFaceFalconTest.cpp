@@ -1,5 +1,5 @@
 // Falcon-H1 of transformers: mixers side by side, and multipliers.
-#include "HuggingFaceConfigs.h"
+#include "test/frontend/HuggingFaceConfigs.h"
 
 namespace braid {
 namespace {
@@ -86,12 +86,12 @@ TEST(HuggingFace, FalconH1Norms) {
 TEST(HuggingFace, FalconH1Errors) {
   const std::pair<const char *, const char *> cases[] = {
       {R"("ssm_multipliers": [1.0, 2.0])", "ssm_multipliers: a list is not a list of 5 numbers or null"},
-      {R"("ssm_multipliers": [1, 1, 0, 1, 1])",
-       "ssm_multipliers[2]: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("ssm_multipliers": [1, 1, 0, 1, 1])", "ssm_multipliers[2]: 0 is out of range; valid: above 0 to 1e+06"},
       {R"("mlp_multipliers": 3)", "mlp_multipliers: 3 is not a list of 2 numbers or null"},
       {R"("mlp_multipliers": [1, "a"])", "mlp_multipliers[1]: \"a\" is not a number"},
       {R"("key_multiplier": 0)", "key_multiplier: 0 is out of range; valid: above 0 to 1e6"},
-      {R"("mamba_d_ssm": 1000, "mamba_n_heads": 128)", "mamba_n_heads: 128 does not divide mamba_d_ssm 1000; valid: a divisor"},
+      {R"("mamba_d_ssm": 1000, "mamba_n_heads": 128)",
+       "mamba_n_heads: 128 does not divide mamba_d_ssm 1000; valid: a divisor"},
       {R"("mamba_d_ssm": null, "mamba_n_heads": 3)",
        "mamba_n_heads: 3 does not divide mamba_expand * hidden_size 8192; valid: a divisor"},
       {R"("mamba_d_head": 16)",
@@ -102,8 +102,9 @@ TEST(HuggingFace, FalconH1Errors) {
       {R"("time_step_limit": [0.5, 0.25])",
        "time_step_limit[1]: 0.25 is not above time_step_limit[0] 0.5; valid: a number above it"},
       {R"("hidden_act": "gelu")", "hidden_act: \"gelu\" of a falcon_h1 config is not computed; valid: \"silu\""},
-      {R"("layer_types": ["hybrid"])", "layer_types: a list is of an unknown key of a falcon_h1 config; valid: the keys "
-                                       "that models/README.md lists"},
+      {R"("layer_types": ["hybrid"])",
+       "layer_types: a list is of an unknown key of a falcon_h1 config; valid: the keys "
+       "that models/README.md lists"},
   };
   for (auto [more, message] : cases)
     expectError(config("falcon_h1", more), std::string("config.json:2: ") + message);

@@ -288,9 +288,12 @@ TEST(ModelSpec, MixersSideBySide) {
       {model("(NM"), at + "\"(NM\" has '(' without ')' behind it"},
       {model("NM)"), at + "\"NM)\" has ')' without '(' before it"},
       {model("((NM))"), at + "\"((NM))\" has '(' within parentheses; valid: letters there"},
-      {model("(N-M)"), at + "\"(N-M)\" has '-' within parentheses, where mixers stand side by side; valid: letters there"},
-      {model("M(N)"), at + "\"M(N)\" has 'N' alone within parentheses; valid: two or more mixers that stand side by side"},
-      {model("MN()"), at + "\"MN()\" has nothing within parentheses; valid: two or more mixers that stand side by side"},
+      {model("(N-M)"),
+       at + "\"(N-M)\" has '-' within parentheses, where mixers stand side by side; valid: letters there"},
+      {model("M(N)"),
+       at + "\"M(N)\" has 'N' alone within parentheses; valid: two or more mixers that stand side by side"},
+      {model("MN()"),
+       at + "\"MN()\" has nothing within parentheses; valid: two or more mixers that stand side by side"},
       {model("(NMN)"), at + "\"(NMN)\" has 'N' 2 times in one layer, \"(NMN)\"; valid: each letter once (equal mixers "
                             "have letters of their own)"},
       {model("(NX)"), at + "'X' is not in mixers; valid: M, N, or - for none"},
@@ -573,7 +576,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 1, "value_dim": 8200)",
        "m.json:5: mixers.L.value_dim: 8200 times head_dim 16 exceeds 131072 features of a token; valid: at most 8192"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 4, "bcdt_norm": true)",
-       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, input_multiplier, heads, key_heads, head_dim, "
+       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, input_multiplier, heads, key_heads, "
+       "head_dim, "
        "value_dim, conv, rope, decay_range, step_range, scale, output_norm, output_gate, norm_eps, "
        "projection_multipliers, projection_bias, output_bias, min_step, max_step, norm_first"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 4, "norm_eps": 1e-3)",
