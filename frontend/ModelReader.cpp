@@ -133,6 +133,7 @@ static AttentionSpec readAttention(Reader &r, Errors &errors) {
   readRope(r, errors, spec.rope);
   r.boolean("qkv_bias", spec.qkvBias);
   r.boolean("output_bias", spec.outputBias);
+  r.boolean("sinks", spec.sinks);
   int64_t before = errors.number();
   r.boolean("qk_norm", spec.qkNorm);
   bool isRead = errors.number() == before;

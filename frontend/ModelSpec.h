@@ -100,6 +100,7 @@ struct AttentionSpec {
   int64_t heads = 0, kvHeads = 0, headDim = 0;
   std::optional<RopeSpec> rope = RopeSpec{};
   bool qkvBias = false, outputBias = false;
+  bool sinks = false; ///< of each head a score that no key has
   bool qkNorm = false;
   std::string qkNormOver = "head"; ///< head, heads: features that one norm is over
   int64_t window = 0; ///< keys a query sees; 0: all

@@ -24,13 +24,15 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, AttrSizedOperandSegments
     (S = prefix + T ranks) the prefix is moved by as many; with those of neighbours (S = prefix + T) or with a block that lies
     before the tokens (S <= prefix) keys before the row do not exist.
     `keys`: k and v have room for the whole row, of which the first `keys` tokens are there, as if S were their number.
+    `sinks` [H]: of each head one more score that no key has and no value belongs to (gpt-oss): the online softmax begins with m = sink, l = 1 instead of
+    -inf and 0, and lse = log(exp(sink) + sum exp(scores)). Where attention over several sets of keys is merged, one of them has the sinks; no past has.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents,
-                   Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared, F64Attr:$scale,
-                   DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
+                   Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared, Optional<AnyRankedTensor>:$sinks,
+                   F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
                    OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring, UnitAttr:$past);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
-  let assemblyFormat = "$q `,` $k `,` $v `,` $documents (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "$q `,` $k `,` $v `,` $documents (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? (`sinks` `(` $sinks^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Tokens of k and v that are there.
@@ -54,6 +56,13 @@ def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, AttrSizedOperan
     /// Tokens of k and v that are there.
     int64_t keyCount();
   }];
+}
+def Braid_AttnSinkGradOp : Braid_Op<"attn.sink_grad", [Pure, DeclareOpInterfaceMethods<Braid_TokenOpInterface>]> {
+  let summary = "dsinks [H] (piece): - sum over tokens of exp(sink - lse) <o, d_o>, in a fixed order";
+  let description = [{ lse and o are those with the sinks. attn.causal_grad knows nothing of them: exp(scores - lse) and <o, d_o> are right as they stand. }];
+  let arguments = (ins AnyRankedTensor:$sinks, AnyRankedTensor:$o, AnyRankedTensor:$lse, AnyRankedTensor:$d_o);
+  let results = (outs AnyRankedTensor:$dsinks);
+  let hasVerifier = 1;
 }
 def Braid_AttnMergeOp : Braid_Op<"attn.merge", [Pure]> {
   let summary = "attention over two sets of keys from that over each: o [B, T, H, D] weighted by exp(lse), and their lse [B, H, T]";

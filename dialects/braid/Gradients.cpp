@@ -293,6 +293,10 @@ LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
   context.add(getV(), grad.getDv());
   for (auto [x, d] : llvm::zip_equal(getShared(), grad.getDshared()))
     context.add(x, d);
+  if (Value sinks = getSinks(); sinks && context.wanted(sinks))
+    context.add(sinks,
+                AttnSinkGradOp::create(context.builder(), getLoc(), pieceType(context, sinks), context.saved(sinks),
+                                       context.saved(getO()), context.saved(getLse()), d_o));
   return success();
 }
 

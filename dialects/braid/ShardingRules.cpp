@@ -243,6 +243,9 @@ template <typename Op> ShardingRule attentionRule(Op op, StringRef text) {
     if (std::is_same_v<Op, AttnCausalGradOp>)
       letters += " bthr bsir";
   }
+  if constexpr (std::is_same_v<Op, AttnCausalOp>)
+    if (op.getSinks())
+      letters.insert(letters.find("->"), "h ");
   auto tokens = [](Value v) { return cast<RankedTensorType>(v.getType()).getDimSize(1); };
   if (tokens(op.getQ()) == tokens(op.getK()) && !op->hasAttr("cache"))
     std::replace(letters.begin(), letters.end(), 's', 't');
@@ -395,6 +398,7 @@ ShardingRule braid::shardingRule(Operation *op) {
         return attentionRule(a, isOneHead(a.getK()) ? "bthd bsgd bsgv bt bthv bht bthv -> bthd bsgd bsgv"
                                                     : "bthd bshd bshv bt bthv bht bthv -> bthd bshd bshv");
       })
+      .Case([](AttnSinkGradOp) { return rule("h bthv bht bthv -> h", "v"); })
       .Case([](AttnMergeOp) { return rule("bthv bht bthv bht -> bthv bht"); })
       .Case([](AttnAppendOp) { return rule("bshd bthd bt -> bshd", "d", "ts"); })
       .Case([](MoeDropOp drop) {

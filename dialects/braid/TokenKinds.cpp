@@ -165,8 +165,9 @@ int LsmInnerStepGradOp::carryOf(unsigned result) {
 }
 bool LsmInnerStepGradOp::carryReversed() { return true; }
 
-TOKEN_KINDS(AttnCausalOp, getOperand(i) == getCoordinate() ? whole : token, token)
+TOKEN_KINDS(AttnCausalOp, getOperand(i) == getCoordinate() || getOperand(i) == getSinks() ? whole : token, token)
 TOKEN_KINDS(AttnCausalGradOp, getOperand(i) == getCoordinate() ? whole : token, token)
+TOKEN_KINDS(AttnSinkGradOp, i == 0 ? whole : token, piece)
 
 // What a plan says of its rows is cut with them: perm, offsets and exchange are `rows`; counts are sums over tokens.
 TOKEN_KINDS(MoePlanOp, token, (i == 1 ? token : i == 2 || i == 4 ? piece : rows))

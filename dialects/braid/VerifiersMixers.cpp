@@ -83,12 +83,23 @@ template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
   CHECK(sameDim(op, "head", lse, 1, q, 2));
   return sameDim(op, "token", lse, 2, q, 1);
 }
+/// A number of each head, which is a score.
+static LogicalResult verifySinks(Operation *op, Named sinks, Named lse) {
+  CHECK(hasRank(op, sinks, 1));
+  CHECK(sameElement(op, sinks, lse));
+  return sameDim(op, "head", sinks, 0, lse, 1);
+}
 int64_t AttnCausalOp::keyCount() { return getKeys().value_or(Named{"k", getK()}.dim(1)); }
 int64_t AttnCausalGradOp::keyCount() { return getKeys().value_or(Named{"k", getK()}.dim(1)); }
 LogicalResult AttnCausalOp::verify() {
   CHECK(verifyAttention(*this, getCache()));
   if (getPast() && (!getCache() || getRing()))
     return emitOpError() << "attends to the past of " << (getCache() ? "a ring" : "no cache") << "; valid: of a cache";
+  if (getSinks()) {
+    if (getPast())
+      return emitOpError() << "has sinks but attends to a past only; valid: sinks where the own tokens are keys, too";
+    CHECK(verifySinks(*this, {"sinks", getSinks()}, {"lse", getLse()}));
+  }
   if (!getRing())
     return success();
   if (!getCache())
@@ -125,16 +136,30 @@ LogicalResult AttnCausalGradOp::verify() {
   return sums == 2 ? success()
                    : LogicalResult(sameType(*this, {"sum of dk_shared", getSums()[2]}, {"dk_shared", getDshared()[1]}));
 }
-LogicalResult AttnMergeOp::verify() {
-  Named o{"o", getO()}, lse{"lse", getLse()};
-  CHECK(hasRank(*this, o, 4));
-  CHECK(isFloat(*this, o));
-  CHECK(hasRank(*this, lse, 3));
-  CHECK(isFloat(*this, lse));
+/// o [B, T, H, D] and lse [B, H, T].
+static LogicalResult verifyAttended(Operation *op, Named o, Named lse) {
+  CHECK(hasRank(op, o, 4));
+  CHECK(isFloat(op, o));
+  CHECK(hasRank(op, lse, 3));
+  CHECK(isFloat(op, lse));
   static constexpr StringLiteral words[] = {"batch", "head", "token"};
   static constexpr int64_t ofO[] = {0, 2, 1};
   for (int64_t i = 0; i < 3; ++i)
-    CHECK(sameDim(*this, words[i], lse, i, o, ofO[i]));
+    CHECK(sameDim(op, words[i], lse, i, o, ofO[i]));
+  return success();
+}
+LogicalResult AttnSinkGradOp::verify() {
+  Named o{"o", getO()}, lse{"lse", getLse()}, sinks{"sinks", getSinks()}, dsinks{"dsinks", getDsinks()};
+  CHECK(verifyAttended(*this, o, lse));
+  CHECK(verifySinks(*this, sinks, lse));
+  CHECK(isFloat(*this, {"d_o", getDO()}));
+  CHECK(sameShape(*this, {"d_o", getDO()}, o));
+  CHECK(isFloat(*this, dsinks));
+  return sameShape(*this, dsinks, sinks);
+}
+LogicalResult AttnMergeOp::verify() {
+  Named o{"o", getO()}, lse{"lse", getLse()};
+  CHECK(verifyAttended(*this, o, lse));
   CHECK(sameType(*this, {"o_block", getOBlock()}, o));
   CHECK(sameType(*this, {"lse_block", getLseBlock()}, lse));
   CHECK(sameType(*this, {"o_both", getOBoth()}, o));

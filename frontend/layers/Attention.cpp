@@ -1,5 +1,5 @@
 //===- Attention.cpp - causal softmax attention with grouped heads and rotary positions ---------------------------===//
-// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm of q and k]; [rope]; o = softmax(scale q k^T) v; [o act(g)]; o wo [+ bo]. Cached: k and
+// q, k, v, [g] = x wq [+ bq], x wk [+ bk], x wv [+ bv], [x wg]; [norm of q and k]; [rope]; o = softmax(scale q k^T, [sinks]) v; [o act(g)]; o wo [+ bo]. Cached: k and
 // v join the caches first; with a window the caches are rings, as long as the window and the longest prefill need.
 #include "frontend/layers/LayerBuilder.h"
 #include <cmath>
@@ -56,9 +56,10 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec)
     v = append("attn.v", "v_cache", v);
   }
   auto lse = b.wide({b.entry.batch, H, b.entry.tokens});
+  Value sinks = spec.sinks ? b.weight("attn.sinks", {heads}, Init::constant(0.0)) : Value();
   double scale = spec.scale > 0 ? spec.scale : 1.0 / std::sqrt(static_cast<double>(D));
   Value o = AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(), Value(), ValueRange(),
-                                 b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
+                                 sinks, b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
                                  b.builder.getI64IntegerAttr(0), IntegerAttr(),
                                  b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring, UnitAttr())
                 .getO();

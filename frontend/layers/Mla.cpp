@@ -49,7 +49,7 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
     auto flag = [&](bool set) { return set ? b.builder.getUnitAttr() : UnitAttr(); };
     return AttnCausalOp::create(b.builder, b.loc(keys == past ? "o_past" : "o"), o,
                                 b.wide({b.entry.batch, H, b.entry.tokens}), q, k, v, b.documents(), Value(),
-                                ValueRange{qRope, kRope}, b.builder.getF64FloatAttr(scale),
+                                ValueRange{qRope, kRope}, Value(), b.builder.getF64FloatAttr(scale),
                                 b.builder.getI64IntegerAttr(0), b.builder.getI64IntegerAttr(0), IntegerAttr(),
                                 flag(keys != own), UnitAttr(), flag(keys == past));
   };

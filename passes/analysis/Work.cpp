@@ -323,6 +323,7 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       })
       .Case([](AttnCausalOp a) { return a.getPast() ? 0 : attention(a, 1, 1, a.getCache() ? 0 : prefixOf(a)); })
       .Case([](AttnCausalGradOp a) { return attention(a, 3, 2, prefixOf(a)); })
+      .Case([](AttnSinkGradOp s) { return 2 * elements(s.getO()); })
       .Case([](AttnMergeOp m) { return 3 * elements(m.getO()); })
       .Case([](ShortConvOp c) { return 2 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })
       .Case([](ShortConvGradOp c) { return 4 * elements(c.getX()) * shapeOf(c.getWeight())[1]; })

@@ -18,6 +18,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Attention::Inputs in = a.inputs();
   Var q = in.q.own, documents = in.documents;
   Var o = a.outputs("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
+  Var sinks = a.sinks();
   a.loadPrefix(q);
   int64_t R = shape.ownRows(), C = shape.attendedKeys();
   Var t0 = a.firstQuery(q), h = k.program(1), b = k.program(2);
@@ -38,7 +39,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
     common.last = min(common.last, cast(hi, k.i32()) - 1.0);
   a.scaleLate(scale);
   queries = a.scaled(queries, scale); // what has to be read has been asked for
-  Vars state = a.attendNothing(R);
+  Vars state = a.attendNothing(R, a.sinkOf(sinks, h, R));
   if (shape.wide) {
     // Values come one tile behind their keys: nothing is multiplied with those of the first, and no key of the last is attended.
     auto each = static_cast<double>(C);
@@ -78,6 +79,7 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
     lse = a.partNumbers("m_l");
   }
   scale = k.scalar("scale", shape.compute);
+  Var sinks = a.sinks();
   a.loadPrefix(in.q.own);
   int64_t rows = shape.decodeHeads(), perGroup = shape.perGroup() / rows;
   Var g = k.program(0), b = k.program(1), h = g * static_cast<double>(rows);
@@ -91,12 +93,13 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
   Attention::Interval seen{splat(one.first, {rows}), splat(one.last, {rows})};
   if (parts > 1) {
     Var part = k.program(2);
-    Vars made = a.attendPart(queries, seen, in, b, g, shape.decodeKeys(), part, parts);
+    Vars made = a.attendPart(queries, seen, in, b, g, shape.decodeKeys(), {}, part, parts);
     for (int64_t i = 0; i < 2; ++i)
       k.store(made[i], lse, {part, k.number(i), b, h}, {.dims = {3}});
     return k.store(made[2], o, {part, b, h, 0}, {.dims = {2, 3}});
   }
-  auto [out, sums] = a.attend(queries, seen, in, b, g, shape.decodeKeys());
+  Var ofRows = sinks ? k.load(sinks, {h}, {rows}) : Var();
+  auto [out, sums] = a.attend(queries, seen, in, b, g, shape.decodeKeys(), ofRows);
   k.store(cast(out, o.element()), o, {b, 0, h, 0});
   k.store(cast(sums, lse.element()), lse, {b, h, 0}, {.dims = {1}});
 }
@@ -105,16 +108,41 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
 void writeDecodeMerge(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
   Attention a(k, shape);
   Var o = a.partOutputs("o_part"), numbers = a.partNumbers("m_l");
-  Var out = a.outputs("o"), lse = a.rowNumbers("lse"), h = k.program(0), b = k.program(1);
+  Var out = a.outputs("o"), lse = a.rowNumbers("lse"), sinks = a.sinks(), h = k.program(0), b = k.program(1);
   auto of = [&](int64_t i) { return k.load(numbers, {0, k.number(i), b, h}, {parts}, {.dims = {0}}); };
-  Var m = of(0), l = of(1), highest = maximum(m, 0), weight = exp(m - splat(highest, {parts}));
+  Var m = of(0), l = of(1), highest = maximum(m, 0), sink = sinks ? k.at(sinks, {h}) : Var();
+  if (sink)
+    highest = max(highest, sink);
+  Var weight = exp(m - splat(highest, {parts}));
   // A part without keys has l = 0 and O' = 0, whatever its weight.
   Var total = sum(l * weight, 0),
       made = sum(k.load(o, {0, b, h, 0}, {parts, shape.values}, {.dims = {0, 3}}) * expand(weight, 1, shape.values), 0);
+  if (sink)
+    total = total + exp(sink - highest);
   Var empty = le(total, 0.0);
   total = select(empty, 1.0, total);
   k.store(cast(made / splat(total, {shape.values}), out.element()), out, {b, 0, h, 0}, {.dims = {3}});
   k.put(cast(select(empty, 0.0, highest + log(total)), lse.element()), lse, {b, h, 0});
+}
+
+//===- sinks ------------------------------------------------------------------------------------------------------===//
+
+/// Program (head): what its rows give to dsinks, in blocks of tokens, one after the other.
+void writeSinkGrad(KernelBuilder &k, const AttentionShape &shape, Type cotangent, Type piece) {
+  Attention a(k, shape);
+  Var sinks = a.sinks(), o = a.outputs("o"), lse = a.rowNumbers("lse"),
+      d_o = a.tokens("d_o", shape.heads, shape.values, cotangent), dsinks = k.buffer("dsinks", piece, {shape.heads});
+  int64_t R = shape.tileRows();
+  Var h = k.program(0), batch = k.size(o, 0), tokens = k.size(o, 1), sink = splat(k.at(sinks, {h}), {R});
+  Vars all = k.loop(0, batch, 1, {k.tile({R}, shape.compute)}, [&](Var b, ArrayRef<Var> before) {
+    return k.loop(0, tokens, R, before, [&](Var t0, ArrayRef<Var> now) -> Vars {
+      // No lse is below the sink; that of rows behind the tokens reads 0.
+      Var ofRows = k.load(lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}), share = exp(min(sink - ofRows, 0.0));
+      Var delta = sum(a.loadRows(o, b, t0, h, R, tokens) * a.loadRows(d_o, b, t0, h, R, tokens), 1);
+      return {now[0] - share * delta};
+    });
+  });
+  k.put(cast(sum(all[0], 0), piece), dsinks, {h});
 }
 
 //===- merge ------------------------------------------------------------------------------------------------------===//
@@ -169,6 +197,8 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   bool decode = tokens == 1;
   int64_t programs = shape.heads / shape.decodeHeads(); // of a token
   int64_t parts = decode && shape.cache && context.gpu ? decodeParts(programs * batch, shapeOf(op.getK())[1]) : 1;
+  bool sinks = shape.sinks;
+  shape.sinks &= parts == 1; // else what merges the parts adds them
   auto writeToken = [&](KernelBuilder &k) {
     writeDecode(k, shape, parts);
     // Many heads read the same latent keys: as many products as tensor cores are there for.
@@ -192,6 +222,8 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
     grid = {ceilDiv(tokens, shape.ownRows()), shape.heads, batch};
   auto launch = context.launch(op, kernel, grid);
   attentionArguments(launch, op, shape);
+  if (shape.sinks)
+    launch.arg("sinks", op.getSinks());
   if (op.getCoordinate())
     launch.arg("coordinate", op.getCoordinate());
   if (parts == 1)
@@ -205,16 +237,32 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   auto made = launch.run();
   if (parts > 1) {
     AttentionShape all{shape.heads, shape.groups, shape.values, shape.values, shape.token, shape.compute};
+    all.sinks = sinks;
     std::string merge = context.kernel(all.kernelName("decode_merge") + "_parts" + std::to_string(parts),
                                        {"head", "batch"}, [&](KernelBuilder &k) { writeDecodeMerge(k, all, parts); });
-    made = context.launch(op, merge, {shape.heads, batch})
-               .arg("o_part", made[0])
-               .arg("m_l", made[1])
-               .result("o", op.getO().getType())
-               .result("lse", op.getLse().getType())
-               .run();
+    auto whole = context.launch(op, merge, {shape.heads, batch});
+    whole.arg("o_part", made[0]).arg("m_l", made[1]);
+    if (sinks)
+      whole.arg("sinks", op.getSinks());
+    made = whole.result("o", op.getO().getType()).result("lse", op.getLse().getType()).run();
   }
   context.replace(op, made);
+  return success();
+}
+
+LogicalResult outlineSinkGrad(AttnSinkGradOp op, OutlineContext &context) {
+  Shape o = shapeOf(op.getO());
+  Type token = tensorType(op.getO()).getElementType(), cotangent = tensorType(op.getDO()).getElementType(),
+       piece = tensorType(op.getDsinks()).getElementType();
+  AttentionShape shape{o[2], o[2], o[3], o[3], token, computeType(token)};
+  shape.gpu = context.gpu;
+  shape.sinks = true;
+  std::string name = shape.kernelName("sink_grad") + "_" + typeName(cotangent) + "_" + typeName(piece);
+  std::string kernel =
+      context.kernel(name, {"head"}, [&](KernelBuilder &k) { writeSinkGrad(k, shape, cotangent, piece); });
+  auto launch = context.launch(op, kernel, {o[2]});
+  launch.arg("sinks", op.getSinks()).arg("o", op.getO()).arg("lse", op.getLse()).arg("d_o", op.getDO());
+  context.replace(op, launch.result("dsinks", op.getDsinks().getType()).run());
   return success();
 }
 
@@ -251,6 +299,7 @@ LogicalResult outlineAttention(Operation *op, OutlineContext &context) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](AttnCausalOp causal) { return outlineCausal(causal, context); })
       .Case([&](AttnCausalGradOp grad) { return outlineAttentionGrad(grad, context); })
+      .Case([&](AttnSinkGradOp grad) { return outlineSinkGrad(grad, context); })
       .Case([&](AttnMergeOp merge) { return outlineMerge(merge, context); })
       .Case([&](AttnAppendOp append) { return outlineAppend(append, context); });
 }

@@ -46,6 +46,7 @@ struct AttentionShape {
   bool late = false; ///< scores, in registers, are scaled where they become exponents
   mlir::Type gradients = {}; ///< element of dk and dv
   bool adds = false; ///< to what other tokens gave
+  bool sinks = false; ///< of each head a score that no key has
   int64_t perGroup() const { return heads / groups; }
   int64_t width() const { return std::max(size + shared, values); } ///< of the widest tile
   /// Queries, and keys, of a tile: a GPU's block has shared memory for so many.
@@ -90,7 +91,7 @@ struct AttentionShape {
             : sharded ? "_sp"
             : earlier ? "_earlier"
                       : "") +
-           (bounded ? "_bounded" : "");
+           (bounded ? "_bounded" : "") + (sinks ? "_sinks" : "");
   }
 };
 
@@ -147,6 +148,15 @@ public:
     return k.buffer(name, shape.compute, {kDynamic, kDynamic, shape.heads, shape.values});
   }
   Var partNumbers(llvm::StringRef name) { return k.buffer(name, shape.compute, {kDynamic, 2, kDynamic, shape.heads}); }
+  /// Null: none.
+  Var sinks() { return shape.sinks ? k.buffer("sinks", shape.compute, {{"head", shape.heads}}) : Var(); }
+  /// The sink of head h for each of `rows`, as the greatest of the scores that they begin with.
+  Var sinkOf(Var sinks, Var h, int64_t rows) {
+    if (!sinks)
+      return {};
+    Var sink = splat(k.at(sinks, {h}), {rows});
+    return factor ? sink / splat(scale, {rows}) : sink;
+  }
   Var index(Var number) { return cast(number, k.builder.getIndexType()); }
   /// Cotangents of keys and values, and the sums that they are added to.
   Var keyGradients(llvm::StringRef name) { return tokens(name, shape.groups, shape.size, shape.gradients); }
@@ -322,12 +332,13 @@ public:
   }
 
   /// Online softmax of a few rows, already scaled, over their keys of group g. Result: o and lse.
-  std::pair<Var, Var> attend(const Features &q, const Interval &seen, const Inputs &in, Var b, Var g, int64_t block) {
-    return attended(attendPart(q, seen, in, b, g, block));
+  std::pair<Var, Var> attend(const Features &q, const Interval &seen, const Inputs &in, Var b, Var g, int64_t block,
+                             Var sinks = {}) {
+    return attended(attendPart(q, seen, in, b, g, block, sinks));
   }
   /// m, l, O' of the blocks of keys that are the turn of `part` of `parts`, each as many in a row; of all without a part.
-  Vars attendPart(const Features &q, const Interval &seen, const Inputs &in, Var b, Var g, int64_t block, Var part = {},
-                  int64_t parts = 1) {
+  Vars attendPart(const Features &q, const Interval &seen, const Inputs &in, Var b, Var g, int64_t block,
+                  Var sinks = {}, Var part = {}, int64_t parts = 1) {
     int64_t rows = q.own.dim(0);
     auto [lo, end] = range(seen);
     Var hi = shape.ring ? end : min(end, shape.cache ? k.size(in.k.own, 1) : keyCount);
@@ -338,7 +349,7 @@ public:
       lo = lo + part * each;
       hi = min(hi, lo + each);
     }
-    return k.loop(lo, hi, block, attendNothing(rows), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
+    return k.loop(lo, hi, block, attendNothing(rows, sinks), [&](Var s0, llvm::ArrayRef<Var> now) -> Vars {
       Keys keys = loadKeys(in, b, s0, g, block, hi);
       Var live = visible(there, s0, block);
       Var scores = select(live, scoresOf(q, keys), kLowest);
@@ -374,9 +385,10 @@ public:
     Var p = powers(scores, originOf(highest, 0, count));
     return {highest, now[1] * keep + sum(p, 0), out * expand(keep, 1, shape.values), p};
   }
-  Vars attendNothing(int64_t rows) {
-    return {k.tile({rows}, shape.compute, kLowest), k.tile({rows}, shape.compute),
-            k.tile({rows, shape.values}, shape.compute)};
+  /// m, l, O' of rows that have seen no key. `sinks`, of each row or null, have been seen.
+  Vars attendNothing(int64_t rows, Var sinks = {}) {
+    return {sinks ? max(sinks, kLowest) : k.tile({rows}, shape.compute, kLowest),
+            k.tile({rows}, shape.compute, sinks ? 1 : 0), k.tile({rows, shape.values}, shape.compute)};
   }
   /// o and lse from m, l, O'.
   std::pair<Var, Var> attended(llvm::ArrayRef<Var> out) {
@@ -403,9 +415,11 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           shared = op.getShared().empty() ? 0 : shapeOf(op.getShared()[0])[3];
   mlir::Type token = tensorType(op.getQ()).getElementType();
   bool inRegisters = context.gpu && token.isBF16() && q[3] + shared <= most && v[3] <= 128;
-  bool past = false;
-  if constexpr (std::is_same_v<Op, AttnCausalOp>)
+  bool past = false, sinks = false;
+  if constexpr (std::is_same_v<Op, AttnCausalOp>) {
     past = op.getPast();
+    sinks = static_cast<bool>(op.getSinks());
+  }
   return {.heads = q[2],
           .groups = v[2],
           .size = q[3],
@@ -424,7 +438,8 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           .bounded = op.getCoordinate() && !cache && keys <= prefix + q[1],
           .gpu = context.gpu,
           .branches = inRegisters,
-          .late = inRegisters && op.getScale().convertToDouble() >= kLeastLateScale};
+          .late = inRegisters && op.getScale().convertToDouble() >= kLeastLateScale,
+          .sinks = sinks};
 }
 
 /// The same for programs over `rows` rows of `heads` heads each: of two tiles, where such programs still fill a GPU's multiprocessors, and what passes by

@@ -76,7 +76,8 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<ShortConvOp, ShortConvGradOp>([](auto) -> Family {
             return [](Operation *op, OutlineContext &context) { return outlineConvolution(op, {}, context); };
           })
-          .Case<AttnCausalOp, AttnCausalGradOp, AttnMergeOp, AttnAppendOp>([](auto) { return outlineAttention; })
+          .Case<AttnCausalOp, AttnCausalGradOp, AttnSinkGradOp, AttnMergeOp, AttnAppendOp>(
+              [](auto) { return outlineAttention; })
           .Default([](Operation *op) -> Family {
             StringRef name = op->getName().getStringRef();
             return name.starts_with("braid.lsm.inner_") ? outlineInner

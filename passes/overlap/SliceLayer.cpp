@@ -102,7 +102,8 @@ std::optional<int64_t> SliceLayer::tokenDim(func::FuncOp layer, BlockArgument ar
 SliceLayer::Cut SliceLayer::argumentCut(BlockArgument argument) {
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
-    if (auto grad = dyn_cast<AttnCausalGradOp>(user); grad && grad.getLse() == argument)
+    auto readsLse = [&](auto grad) { return grad && grad.getLse() == argument; };
+    if (readsLse(dyn_cast<AttnCausalGradOp>(user)) || readsLse(dyn_cast<AttnSinkGradOp>(user)))
       return {TokenKind::token, 2, {}, {}, mixer};
     if (isa<SliceOp>(user) && user->hasAttr(kSectionAttr))
       return {TokenKind::rows, 0, {}, {}, experts};
@@ -429,7 +430,8 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
     auto copy =
         AttnCausalOp::create(builder, op.getLoc(), TypeRange{oType, lseType}, q, keys[i], values[i],
                              part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, shared,
-                             op.getScaleAttr(), op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
+                             op.getSinks() ? whole(op.getSinks()) : Value(), op.getScaleAttr(), op.getWindowAttr(),
+                             builder.getI64IntegerAttr(bounds[i] * ranks.count),
                              keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr(), UnitAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());

@@ -389,9 +389,10 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
   auto o = RankedTensorType::get(withDim(typeOf(q), 3, typeOf(keys[1]).getDimSize(3)).getShape(),
                                  typeOf(op.getO()).getElementType());
   auto lse = RankedTensorType::get({o.getDimSize(0), o.getDimSize(2), tokens}, typeOf(op.getLse()).getElementType());
+  Value sinks = op.getSinks() ? operands[op.getSinksMutable()[0].getOperandNumber()] : Value();
   auto attend = [&](ArrayRef<Value> seen, int64_t prefix, Value place) {
     return AttnCausalOp::create(builder, loc, o, lse, q, seen[0], seen[1], documents, place,
-                                sharedOf(op, operands, seen), op.getScaleAttr(), op.getWindowAttr(),
+                                sharedOf(op, operands, seen), sinks, op.getScaleAttr(), op.getWindowAttr(),
                                 builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(), op.getRingAttr(),
                                 op.getPastAttr());
   };
@@ -417,6 +418,7 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
     if (i < plan.before)
       keys = each([&](Value x, StringRef label) { return shift(loc, x, 1, false, label); });
     SmallVector<Value> block = results(attend(now, i * tokens, i ? coordinate : Value()));
+    sinks = {}; // once
     both =
         both.empty() ? block : results(AttnMergeOp::create(builder, loc, o, lse, both[0], both[1], block[0], block[1]));
   }

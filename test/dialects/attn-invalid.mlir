@@ -330,7 +330,7 @@ func.func @f(%cache: tensor<2x64x2x16xf32>, %x: tensor<2x8x2x16xf32>, %documents
 
 func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x10x2x16xf32>, %documents: tensor<2x4xi32>) {
   // expected-error @+1 {{ring of 10 rows is too small: a window of 8 and 4 tokens need 11}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, cache, ring, scale = 0.25 : f64, window = 8 : i64}> : (tensor<2x4x4x16xf32>, tensor<2x10x2x16xf32>, tensor<2x10x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>, cache, ring, scale = 0.25 : f64, window = 8 : i64}> : (tensor<2x4x4x16xf32>, tensor<2x10x2x16xf32>, tensor<2x10x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
   return
 }
 
@@ -338,7 +338,7 @@ func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x10x2x16xf32>, %documents: te
 
 func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x64x2x16xf32>, %documents: tensor<2x4xi32>) {
   // expected-error @+1 {{has a ring but no window; a ring forgets what is behind the window}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, cache, ring, scale = 0.25 : f64}> : (tensor<2x4x4x16xf32>, tensor<2x64x2x16xf32>, tensor<2x64x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>, cache, ring, scale = 0.25 : f64}> : (tensor<2x4x4x16xf32>, tensor<2x64x2x16xf32>, tensor<2x64x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
   return
 }
 
@@ -346,7 +346,7 @@ func.func @f(%q: tensor<2x4x4x16xf32>, %k: tensor<2x64x2x16xf32>, %documents: te
 
 func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
   // expected-error @+1 {{has a ring but reads no cache}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, ring, scale = 0.25 : f64, window = 1 : i64}> : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>, ring, scale = 0.25 : f64, window = 1 : i64}> : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
   return
 }
 
@@ -473,5 +473,39 @@ func.func @f(%q: tensor<1x8x2x4xf32>, %d: tensor<1x8xi32>) {
 func.func @f(%q: tensor<1x8x2x4xf32>, %k: tensor<1x16x2x4xf32>, %d: tensor<1x8xi32>) {
   // expected-error @+1 {{attends to the past of a ring; valid: of a cache}}
   %o, %l = braid.attn.causal %q, %k, %k, %d {cache, past, ring, scale = 1.0 : f64, window = 4 : i64} : (tensor<1x8x2x4xf32>, tensor<1x16x2x4xf32>, tensor<1x16x2x4xf32>, tensor<1x8xi32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return
+}
+
+// -----
+
+// expected-note @+1 {{lse defined here}}
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %d: tensor<2x8xi32>, %s: tensor<2xf32>, %l: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{head mismatch: sinks has 2 but lse has 4}}
+  %0 = braid.attn.sink_grad %s, %q, %l, %q : (tensor<2xf32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %d: tensor<2x8xi32>, %s: tensor<4x1xf32>) {
+  // expected-error @+1 {{sinks has rank 2 but must have 1}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d sinks(%s) {scale = 1.0 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>, tensor<4x1xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xbf16>, %k: tensor<2x8x2x16xbf16>, %d: tensor<2x8xi32>, %s: tensor<4xbf16>) {
+  // expected-error @+2 {{element type mismatch: sinks holds 'bf16' but lse holds 'f32'}}
+  // expected-note @+1 {{lse defined here}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d sinks(%s) {scale = 1.0 : f64} : (tensor<2x8x4x16xbf16>, tensor<2x8x2x16xbf16>, tensor<2x8x2x16xbf16>, tensor<2x8xi32>, tensor<4xbf16>) -> (tensor<2x8x4x16xbf16>, tensor<2x4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x9x2x16xf32>, %d: tensor<2x8xi32>, %s: tensor<4xf32>) {
+  // expected-error @+1 {{has sinks but attends to a past only; valid: sinks where the own tokens are keys, too}}
+  %o, %l = braid.attn.causal %q, %k, %k, %d sinks(%s) {scale = 1.0 : f64, cache, past} : (tensor<2x8x4x16xf32>, tensor<2x9x2x16xf32>, tensor<2x9x2x16xf32>, tensor<2x8xi32>, tensor<4xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
   return
 }

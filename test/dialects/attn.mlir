@@ -58,7 +58,7 @@ func.func @ring(%q: tensor<2x4x4x16xf32>, %x: tensor<2x4x2x16xf32>, %cache: tens
   // CHECK: braid.attn.append {{.*}}ring
   %k = "braid.attn.append"(%cache, %x, %documents) <{ring}> : (tensor<2x11x2x16xf32>, tensor<2x4x2x16xf32>, tensor<2x4xi32>) -> tensor<2x11x2x16xf32>
   // CHECK: braid.attn.causal {{.*}}ring
-  %o, %lse = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, cache, ring, scale = 0.25 : f64, window = 8 : i64}>
+  %o, %lse = "braid.attn.causal"(%q, %k, %k, %documents) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0>, cache, ring, scale = 0.25 : f64, window = 8 : i64}>
       : (tensor<2x4x4x16xf32>, tensor<2x11x2x16xf32>, tensor<2x11x2x16xf32>, tensor<2x4xi32>) -> (tensor<2x4x4x16xf32>, tensor<2x4x4xf32>)
   return
 }
@@ -73,5 +73,15 @@ func.func @shared(%q: !q, %k: !kv, %v: tensor<2x8x2x24xf32>, %documents: !d, %pl
   %d:5 = braid.attn.causal_grad %q, %k, %v, %documents, %o, %lse, %o shared(%qs, %ks) sums(%k, %v, %ks) {scale = 0.25 : f64}
       : (!q, !kv, tensor<2x8x2x24xf32>, !d, tensor<2x8x4x24xf32>, !lse, tensor<2x8x4x24xf32>, tensor<2x8x4x8xf32>, tensor<2x8x1x8xf32>, !kv, tensor<2x8x2x24xf32>, tensor<2x8x1x8xf32>)
       -> (!q, !kv, tensor<2x8x2x24xf32>, tensor<2x8x4x8xf32>, tensor<2x8x1x8xf32>)
+  return
+}
+
+// A score more of every head, in a token's own words or generic ones, and its cotangent.
+// CHECK-LABEL: func.func @sinks(
+func.func @sinks(%q: !q, %k: !kv, %documents: !d, %place: tensor<1xi32>, %sinks: tensor<4xf32>) {
+  // CHECK: braid.attn.causal %arg0, %arg1, %arg1, %arg2, %arg3 sinks(%arg4) {scale = 2.500000e-01 : f64}
+  %o, %lse = braid.attn.causal %q, %k, %k, %documents, %place sinks(%sinks) {scale = 0.25 : f64} : (!q, !kv, !kv, !d, tensor<1xi32>, tensor<4xf32>) -> (!q, !lse)
+  // CHECK: braid.attn.sink_grad %arg4, %o, %lse, %o : (tensor<4xf32>, tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>) -> tensor<4xbf16>
+  %d = braid.attn.sink_grad %sinks, %o, %lse, %o : (tensor<4xf32>, !q, !lse, !q) -> tensor<4xbf16>
   return
 }

@@ -95,7 +95,7 @@ func.func @f(%x: tensor<2x4x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
 // expected-note @+1 {{k defined here}}
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x90x3x8xf32>, %d: tensor<2x40xi32>, %c: tensor<1xi32>) {
   // expected-error @+1 {{k has 90 tokens but a prefix of 0 and a multiple of q's 40 are needed}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %d, %c) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0>, scale = 1.0 : f64}> : (tensor<2x40x3x8xf32>, tensor<2x90x3x8xf32>, tensor<2x90x3x8xf32>, tensor<2x40xi32>, tensor<1xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x3x40xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %d, %c) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>, scale = 1.0 : f64}> : (tensor<2x40x3x8xf32>, tensor<2x90x3x8xf32>, tensor<2x90x3x8xf32>, tensor<2x40xi32>, tensor<1xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x3x40xf32>)
   return
 }
 
@@ -103,7 +103,7 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x90x3x8xf32>, %d: tensor<2x40
 
 func.func @f(%q: tensor<2x40x3x8xf32>, %k: tensor<2x80x3x8xf32>, %d: tensor<2x40xi32>, %c: tensor<1xi32>) {
   // expected-error @+1 {{reads a cache and takes no coordinate}}
-  %0:2 = "braid.attn.causal"(%q, %k, %k, %d, %c) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0>, scale = 1.0 : f64, cache}> : (tensor<2x40x3x8xf32>, tensor<2x80x3x8xf32>, tensor<2x80x3x8xf32>, tensor<2x40xi32>, tensor<1xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x3x40xf32>)
+  %0:2 = "braid.attn.causal"(%q, %k, %k, %d, %c) <{operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>, scale = 1.0 : f64, cache}> : (tensor<2x40x3x8xf32>, tensor<2x80x3x8xf32>, tensor<2x80x3x8xf32>, tensor<2x40xi32>, tensor<1xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x3x40xf32>)
   return
 }
 

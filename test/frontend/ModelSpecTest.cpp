@@ -311,7 +311,7 @@ TEST(ModelSpec, MixersSideBySide) {
        "m.json:2: mixers.N.input_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
       {model("(NM)", "", R"(, "projection_bias": true)"),
        "m.json:2: mixers.N.projection_bias: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, "
-       "head_dim, rope, qkv_bias, output_bias, qk_norm, qk_norm_over, window, scale, output_gate, output_gate_per"},
+       "head_dim, rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, window, scale, output_gate, output_gate_per"},
       {model("(NM)", "", "", R"(, "output_norm": false, "norm_first": true)"),
        "m.json:3: mixers.M.norm_first: changes nothing without a norm and a gate; valid: together with output_norm and "
        "output_gate"},
@@ -530,7 +530,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
        "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, head_dim, "
-       "rope, qkv_bias, output_bias, qk_norm, qk_norm_over, "
+       "rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, "
        "window, scale, output_gate, output_gate_per"},
       {R"("kv_heads": 2)", R"("qk_norm_over": "heads")",
        "m.json:6: mixers.N.qk_norm_over: changes nothing without a norm; valid: together with qk_norm true"},

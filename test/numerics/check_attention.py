@@ -15,9 +15,9 @@ from attention import append, attention, attention_shared
 from common import PADDING, documents_of, one_document
 
 
-def causal(f, operands, results, coordinate=None, shared=None, **attributes):
+def causal(f, operands, results, coordinate=None, shared=None, sinks=None, **attributes):
     """`operands`: q, k, v, documents."""
-    return f.op("braid.attn.causal", [*operands, coordinate, shared], results, segments=True, **attributes)
+    return f.op("braid.attn.causal", [*operands, coordinate, shared, sinks], results, segments=True, **attributes)
 
 
 def causal_grad(f, operands, results, coordinate=None, shared=None, sums=None, **attributes):
@@ -26,39 +26,49 @@ def causal_grad(f, operands, results, coordinate=None, shared=None, sums=None, *
 
 
 class Attention:
-    """`values`, `shared`: features of values, if not as many as of keys; of keys that all heads share."""
+    """`values`, `shared`: features of values, if not as many as of keys; of keys that all heads share. `sinks`: a score more of each head."""
 
-    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0, gradient=True):
+    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0, gradient=True, sinks=False):
         V, S = values or D, prefix + T
         self.program, self.dtype = program, dtype
         self.settings, self.scale = {"window": window, "prefix": prefix}, (D + shared) ** -0.5
-        sizes = (f"_v{V}" if V != D else "") + (f"_s{shared}" if shared else "")
+        sizes = (f"_v{V}" if V != D else "") + (f"_s{shared}" if shared else "") + "_sinks" * sinks
         f = self.function = program.function(f"b{B}_t{T}_h{H}_g{G}_d{D}{sizes}_w{window}_p{prefix}_{dtype}{'' if gradient else '_forward'}", dtype)
         q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, S, G, D)), f.input("v", (B, S, G, V))
         both = [f.input("q_shared", (B, T, H, shared)), f.input("k_shared", (B, S, 1, shared))] if shared else []
         documents = f.input("documents", (B, T), "i32")
         attributes = {"scale": self.scale, "shared": both} | self.settings
-        results = [Type((B, T, H, V), dtype), Type((B, H, T), "f32" if dtype == "bf16" else dtype)]
-        o, lse = causal(f, [q, k, v, documents], results, **attributes)
+        wide = "f32" if dtype == "bf16" else dtype
+        results = [Type((B, T, H, V), dtype), Type((B, H, T), wide)]
+        self.sinks = f.input("sinks", (H,), wide) if sinks else None
+        o, lse = causal(f, [q, k, v, documents], results, sinks=self.sinks, **attributes)
         self.names, outputs = [x.name[1:] for x in (q, k, v, *both)], {"o": o, "lse": lse}
         if gradient:
             operands = [q, k, v, documents, o, lse, f.input("do", (B, T, H, V))]
             outputs |= zip((f"d{n}" for n in self.names), causal_grad(f, operands, [x.type for x in (q, k, v, *both)], **attributes))
+            if sinks:
+                outputs["dsinks"] = f.op("braid.attn.sink_grad", [self.sinks, o, lse, operands[-1]], self.sinks.type)
         for name, value in outputs.items():
             f.output(name, value)
 
     def check(self, label, rng, documents, size=1.0, values=2e-6, gradients=1e-5):
-        inputs = {n: rng.standard_normal(x.type.shape) * size for n, x in self.function.inputs.items() if n != "documents"}
+        inputs = {n: rng.standard_normal(x.type.shape) * size for n, x in self.function.inputs.items() if n not in ("documents", "sinks")}
         exact = dict(zip(inputs, rounded(list(inputs.values()), self.dtype)))
+        more = {}
+        if self.sinks:
+            # Among the scores, and above all.
+            more["sinks"] = rounded([np.linspace(0, 9, self.sinks.type.shape[0]) * size], self.sinks.type.dtype)[0]
         compute = attention_shared if len(self.names) > 3 else attention
-        (o, lse), pull = compute(*(exact[n] for n in self.names), documents, self.scale, **self.settings)
-        references = {"o": o, "lse": lse} | {f"d{n}": d for n, d in zip(self.names, pull(exact["do"]))}
-        if np.any(documents == PADDING):
+        (o, lse), pull = compute(*(exact[n] for n in self.names), documents, self.scale, **self.settings, **more)
+        references = {"o": o, "lse": lse} | {f"d{n}": d for n, d in zip([*self.names, *more], pull(exact["do"]))}
+        if np.any(documents == PADDING) and not self.sinks:
             del references["lse"]  # undefined where a token sees no key
         if self.dtype == "bf16":
             values, gradients = 5e-3, 1.5e-2
         limit = {n: 1e-9 if self.dtype == "f64" else values if n in ("o", "lse") else gradients for n in references}
-        self.program.check(self.function, inputs | {"documents": documents}, references, limit, f"{self.function.name} {label}")
+        if self.sinks and self.dtype == "bf16":
+            limit["dsinks"] = 5e-2  # one number of a head, in whose sum tokens with either sign are as large as a whole
+        self.program.check(self.function, inputs | more | {"documents": documents}, references, limit, f"{self.function.name} {label}")
 
 
 def add_packed(program, rng):
@@ -88,7 +98,7 @@ def add_packed(program, rng):
 
 def add_wide(program, rng, share=None):
     """So many rows and heads that on a GPU a program owns two tiles of rows: rows that end inside of the second, or before it; a prefix; heads that share keys,
-    or features of keys. `share`: of the first six shapes every other, with one kind of rows."""
+    or features of keys. `share`: of the first seven shapes every other, with one kind of rows."""
     shapes = (
         (8, 200, 8, 8, 64, 0, 0, 0),
         (8, 150, 16, 8, 64, 70, 0, 0),
@@ -96,14 +106,15 @@ def add_wide(program, rng, share=None):
         (1, 129, 64, 64, 128, 0, 0, 0),
         (1, 520, 26, 26, 64, 0, 0, 0),  # so many tiles that the ring goes round
         (1, 150, 64, 64, 64, 0, 0, 64),
+        (2, 200, 32, 8, 64, 70, 0, 0, True),
         (1, 200, 64, 64, 128, 0, 0, 64),
         (4, 70, 32, 16, 64, 50, 67, 128),
         (1, 390, 33, 33, 64, 0, 0, 64),
     )
-    for i, (B, T, H, G, D, window, prefix, shared) in enumerate(shapes):
-        if share is not None and (i % 2 != share or i > 5):
+    for i, (B, T, H, G, D, window, prefix, shared, *sinks) in enumerate(shapes):
+        if share is not None and (i % 2 != share or i > 6):
             continue
-        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16", shared=shared)
+        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16", shared=shared, sinks=bool(sinks))
         cut = [[-prefix, 1, T // 2, T], [-(prefix // 2), 66, T - 3, T - 3], [0, 1, 1, 1]]
         rows = (("one document", one_document(B, T, -prefix)), ("packed", documents_of([cut[b % 3] for b in range(B)], T)))
         for j, (label, documents) in enumerate(rows):
@@ -161,18 +172,19 @@ def add_room(program, rng):
 def add_parts(program, rng, parts=3):
     """The tokens of one of several ranks: over the keys of all, placed by its coordinate, and block by block, merged; and the gradients."""
     B, T, H, G, D = 2, 41, 4, 2, 16
-    for window in (0, 50):
-        f = program.function(f"parts_w{window}")
+    for window, sinks in ((0, False), (50, False), (0, True), (50, True)):
+        f = program.function(f"parts_w{window}{'_sinks' * sinks}")
         q, k, v = f.input("q", (B, T, H, D)), *(f.input(n, (B, parts * T, G, D)) for n in "kv")
         blocks = [[f.input(f"{n}{i}", (B, T, G, D)) for n in "kv"] for i in range(parts)]
         documents, coordinate = f.input("documents", (B, T), "i32"), f.input("coordinate", (1,), "i32")
         do, lse = f.input("do", (B, T, H, D)), Type((B, H, T))
         settings = {"scale": D**-0.5, "window": window}
-        o, l = causal(f, [q, k, v, documents], [q.type, lse], coordinate, **settings)
+        sink = f.input("sinks", (H,)) if sinks else None
+        o, l = causal(f, [q, k, v, documents], [q.type, lse], coordinate, sinks=sink, **settings)
         given = causal_grad(f, [q, k, v, documents, o, l, do], [q.type, k.type, v.type], coordinate, **settings)
         for name, value in zip(("o", "lse", "dq", "dk", "dv"), (o, l, *given)):
             f.output(name, value)
-        o, l = causal(f, [q, *blocks[0], documents], [q.type, lse], **settings)
+        o, l = causal(f, [q, *blocks[0], documents], [q.type, lse], sinks=sink, **settings)
         for i in range(1, parts):
             other = causal(f, [q, *blocks[i], documents], [q.type, lse], coordinate, **settings, prefix=i * T)
             o, l = f.op("braid.attn.merge", [o, l, *other], [q.type, lse])
@@ -187,16 +199,17 @@ def add_parts(program, rng, parts=3):
         for r in range(parts):
             q_, k_, v_, do_ = rounded([rng.standard_normal(s) for s in ((B, T, H, D), (B, parts * T, G, D), (B, parts * T, G, D), (B, T, H, D))])
             d_ = documents_of(edges, T, r * T)
+            more = {"sinks": np.linspace(-2, 2, H)} if sinks else {}
 
-            def action(program, f=f, r=r, values=(q_, k_, v_, do_), d_=d_, window=window):
+            def action(program, f=f, r=r, values=(q_, k_, v_, do_), d_=d_, window=window, more=more):
                 q_, k_, v_, do_ = values
-                (o, lse), pull = attention(q_, k_, v_, d_, D**-0.5, window=window, prefix=r * T)
+                (o, lse), pull = attention(q_, k_, v_, d_, D**-0.5, window=window, prefix=r * T, **more)
                 part = lambda a, i: a[:, i * T : (i + 1) * T] if i >= 0 else np.zeros((B, T, G, D))
                 inputs = {"q": q_, "k": k_, "v": v_, "do": do_, "documents": d_, "coordinate": np.array([r])}
                 inputs |= {f"{n}{i}": part(a, r - i) for n, a in (("k", k_), ("v", v_)) for i in range(parts)}
-                out = program.call(f, inputs)
+                out = program.call(f, inputs | more)
                 out["dq_merged"] = sum(out[f"dq{i}"] for i in range(parts))
-                dq, dk, dv = pull(do_)
+                dq, dk, dv, *_ = pull(do_)
                 references = {"o": o, "o_merged": o, "dq": dq, "dq_merged": dq, "dk": dk, "dv": dv}
                 for n, a in (("dk", dk), ("dv", dv)):
                     references |= {f"{n}{i}": part(a, r - i) for i in range(parts)}
@@ -282,26 +295,30 @@ def add_cache(program, rng):
 def add_long_cache(program, rng):
     """A token over caches so long that on a GPU several programs share the keys: long and short sequences, a token of padding; with a window, in a ring."""
     B, H, G, D = 4, 4, 2, 16
-    for S, window, ring in ((1100, 0, False), (1100, 300, False), (720, 640, True)):
-        f = program.function(f"decode_{S}_{window}")
+    for S, window, ring, sinks in ((1100, 0, False, False), (1100, 300, False, False), (720, 640, True, False), (1100, 300, False, True), (720, 640, True, True)):
+        f = program.function(f"decode_{S}_{window}{'_sinks' * sinks}")
         q, documents = f.input("q", (B, 1, H, D)), f.input("documents", (B, 1), "i32")
         k, v = f.input("k", (B, S, G, D)), f.input("v", (B, S, G, D))
         attributes = dict(scale=D**-0.5, window=window, prefix=0, cache=True) | ({"ring": True} if ring else {})
-        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, 1))], **attributes)
+        more = {"sinks": np.linspace(-3, 6, H)} if sinks else {}
+        o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, 1))], sinks=f.input("sinks", (H,)) if sinks else None, **attributes)
         f.output("o", o)
         f.output("lse", lse)
         last = [1900 if ring else 1099, 64, 0]  # the token's position; the last row is padding
         values = dict(zip("qkv", rounded([rng.standard_normal(x.type.shape) for x in (q, k, v)])))
         wanted, sums = np.zeros((B, 1, H, D)), np.zeros((B, H, 1))
+        if sinks:
+            sums += more["sinks"][:, None]
         for b, position in enumerate(last):
             rows = np.arange(max(0, position - window + 1) if window else 0, position + 1) % S
             for h in range(H):
                 scores = values["k"][b, rows, h // (H // G)] @ values["q"][b, 0, h] * D**-0.5
                 weights = np.exp(scores - scores.max())
-                wanted[b, 0, h] = weights @ values["v"][b, rows, h // (H // G)] / weights.sum()
-                sums[b, h, 0] = scores.max() + np.log(weights.sum())
+                total = weights.sum() + (np.exp(more["sinks"][h] - scores.max()) if sinks else 0)
+                wanted[b, 0, h] = weights @ values["v"][b, rows, h // (H // G)] / total
+                sums[b, h, 0] = scores.max() + np.log(total)
         starts = np.array([[-p] for p in last] + [[PADDING]], np.int32)
-        program.check(f, values | {"documents": starts}, {"o": wanted, "lse": sums}, 2e-6)
+        program.check(f, values | more | {"documents": starts}, {"o": wanted, "lse": sums}, 2e-6)
 
 
 def add_ring(program, rng):
@@ -363,6 +380,24 @@ def add_shared(program, rng):
             a = Attention(program, B, T, H, G, D, window, prefix, dtype, values=V, shared=R)
             a.check("one document", rng, one_document(B, T, -prefix))
             a.check("packed", rng, documents_of([[-prefix, T // 4, T // 4 + 1, T - 3, T - 3]] * B, T))
+
+
+def add_sinks(program, rng):
+    """Sinks of all heads: windows so short that the sink is most of a row, a prefix, padding, whose lse is the sink."""
+    for B, T, H, G, D, V, R, window, prefix, dtypes in (
+        (2, 37, 4, 2, 16, 0, 0, 0, 0, ("f32", "f64", "bf16")),
+        (2, 37, 4, 2, 16, 0, 0, 1, 0, ("f32", "f64")),
+        (1, 130, 8, 1, 64, 0, 0, 9, 0, ("f32", "bf16")),
+        (2, 33, 3, 3, 20, 0, 0, 20, 31, ("f32",)),
+        (1, 70, 2, 2, 32, 48, 16, 0, 0, ("f32", "bf16")),
+    ):
+        for dtype in dtypes:
+            a = Attention(program, B, T, H, G, D, window, prefix, dtype, values=V, shared=R, sinks=True)
+            a.check("one document", rng, one_document(B, T, -prefix))
+            a.check("packed", rng, documents_of([[-prefix, T // 4, T // 4 + 1, T - 3, T - 3]] * B, T))
+            if dtype != "bf16":
+                a.check("padding behind 1 token", rng, documents_of([[0, 1]] * B, T))
+                a.check("sharp", rng, one_document(B, T, -prefix), size=5.0, values=1e-5, gradients=1e-3)
 
 
 def add_latent(program, rng):
@@ -433,6 +468,7 @@ def main():
     add_ring(program, rng)
     add_long_cache(program, rng)
     add_shared(program, rng)
+    add_sinks(program, np.random.default_rng(4))
     add_latent(program, rng)
     parts = Program("attention-parts", options=["--from-phase=scheduled"])
     add_parts(parts, rng)

@@ -44,13 +44,14 @@ FEATURES = {
     "conv": {"kernel": 4, "bias": True},
     "window": 9,
     "qkv_bias": True,
+    "output_bias": True,
+    "sinks": True,
     "qk_norm": True,
     "bcdt_norm": True,
     "output_gate": "sigmoid",
-    "output_bias": True,
     "projection_bias": True,
 }
-OFF = {"rope": None, "conv": None, "window": 0, "qkv_bias": False, "qk_norm": False, "bcdt_norm": False, "output_gate": None, "output_bias": False, "projection_bias": False}
+OFF = {"rope": None, "conv": None, "window": 0, "qkv_bias": False, "output_bias": False, "sinks": False, "qk_norm": False, "bcdt_norm": False, "output_gate": None, "projection_bias": False}
 # x is small: the sum with the mixer's output, of size 1, keeps every bit of it.
 SMALL = 1e-3
 

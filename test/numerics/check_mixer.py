@@ -163,6 +163,7 @@ VARIANTS = {
             },
         },
         {"heads": 4, "kv_heads": 2, "head_dim": 6, "qkv_bias": True, "qk_norm": True, "qk_norm_over": "heads"},
+        {"heads": 4, "kv_heads": 2, "head_dim": 8, "qkv_bias": True, "output_bias": True, "sinks": True, "window": 3},
     ],
 }
 

@@ -2,7 +2,7 @@
 
 q [B, T, H, D], o [B, T, H, V]; k [B, S, G, D], v [B, S, G, V]; head h reads group h G / H. Keys of token t: without a cache documents[t] + prefix <= s
 <= t + prefix (S = prefix + T); with a cache 0 <= s <= t - documents[t]. A window w > 0 keeps the last w of them. A token
-without keys (padding) gives 0.
+without keys (padding) gives 0. `sinks` [H]: of each head one more score, without a value.
 """
 
 import numpy as np
@@ -22,8 +22,8 @@ def mask_of(documents, tokens, keys, window=0, prefix=0, cache=False):
     return seen
 
 
-def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
-    """-> (o, lse [B, H, T]), pull(do) -> dq, dk, dv."""
+def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False, sinks=None):
+    """-> (o, lse [B, H, T]), pull(do) -> dq, dk, dv[, dsinks]."""
     B, T, H, D = q.shape
     S, G = k.shape[1:3]
     seen = mask_of(documents, T, S, window, prefix, cache)[:, None]
@@ -32,8 +32,10 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
     qh, kh, vh = heads_first(q), *(heads_first(np.repeat(x, H // G, axis=2)) for x in (k, v))
     scores = np.where(seen, scale * (qh @ kh.swapaxes(2, 3)), -np.inf)
     top = np.where(seen.any(-1), np.max(np.where(seen, scores, -1e300), axis=-1), 0)
+    if sinks is not None:
+        top = np.maximum(np.where(seen.any(-1), top, -np.inf), sinks[:, None])
     p = np.exp(scores - top[..., None])
-    total = p.sum(-1)
+    total = p.sum(-1) + (0 if sinks is None else np.exp(sinks[:, None] - top))
     with np.errstate(divide="ignore"):
         lse = top + np.log(total)
     p = p / np.where(total > 0, total, 1)[..., None]
@@ -44,7 +46,11 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False):
         dp = doh @ vh.swapaxes(2, 3)
         ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
         by_group = lambda x: heads_first(x).reshape(B, S, G, H // G, -1).sum(3)
-        return heads_first(ds @ kh), by_group(ds.swapaxes(2, 3) @ qh), by_group(p.swapaxes(2, 3) @ doh)
+        given = heads_first(ds @ kh), by_group(ds.swapaxes(2, 3) @ qh), by_group(p.swapaxes(2, 3) @ doh)
+        if sinks is None:
+            return given
+        # The sink's share of the softmax is a probability of a value 0.
+        return *given, -(np.exp(sinks[:, None] - lse) * (p * dp).sum(-1)).sum((0, 2))
 
     return (o, lse), pull
 
@@ -56,8 +62,8 @@ def attention_shared(q, k, v, q_shared, k_shared, documents, scale, **settings):
     result, pull = attention(np.concatenate([q, q_shared], 3), np.concatenate([k, np.repeat(k_shared, G, 2)], 3), v, documents, scale, **settings)
 
     def pull_shared(do):
-        dq, dk, dv = pull(do)
-        return dq[..., :D], dk[..., :D], dv, dq[..., D:], dk[..., D:].sum(2, keepdims=True)
+        dq, dk, dv, *dsinks = pull(do)
+        return dq[..., :D], dk[..., :D], dv, dq[..., D:], dk[..., D:].sum(2, keepdims=True), *dsinks
 
     return result, pull_shared
 

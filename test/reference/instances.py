@@ -79,7 +79,7 @@ DEFAULTS = {
         "inner_rate": 0.1,
         "momentum": True,
     },
-    "attention": {"rope": {}, "qkv_bias": False, "output_bias": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
+    "attention": {"rope": {}, "qkv_bias": False, "output_bias": False, "sinks": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
     "mla": {"q_rank": 0, "rope": {}},
 }
 
@@ -538,11 +538,18 @@ class Mixer:
         if s["qk_norm"]:
             q, k = (self.normed(y, self.w[f"attn.{n}_norm.weight"]) for y, n in ((q, "q"), (k, "k")))
 
-        def run(q, k, v, documents):
-            (o, _), pull = attn.attention(q, k, v, documents, s["scale"], window=s["window"])
-            return o, pull
+        def run(q, k, v, documents, sinks=None):
+            (o, _), pull = attn.attention(q, k, v, documents, s["scale"], window=s["window"], sinks=sinks)
+            if sinks is None:
+                return o, pull
 
-        o = tape.call(run, self.rotate(q), self.rotate(k), v, self.documents)
+            def pull_sinks(do):
+                dq, dk, dv, dsinks = pull(do)
+                return dq, dk, dv, None, dsinks
+
+            return o, pull_sinks
+
+        o = tape.call(run, self.rotate(q), self.rotate(k), v, self.documents, *([self.w["attn.sinks"]] if s["sinks"] else []))
         if s["output_gate"]:
             g = self.project("attn.wg", (H,) if s["output_gate_per"] == "head" else (H, D))
             o = tape.call(rows.mul, o, tape.call(rows.activation, g, kind=s["output_gate"]))
