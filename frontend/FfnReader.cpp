@@ -44,6 +44,7 @@ static void readCapacity(Reader &r, MoeSpec &spec) {
 static void readRouter(Reader &parent, Errors &errors, RouterSpec &router) {
   Reader r(objectOrEmpty(parent, "router", errors), parent.pathOf("router"), errors);
   r.choice("score", router.score, {"softmax", "sigmoid"});
+  r.boolean("bias", router.bias);
   r.boolean("normalize", router.normalize);
   r.number("scale", router.scale, 0.0, 1e6, /*leastAllowed=*/false);
   int64_t before = errors.number();
@@ -100,6 +101,7 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
     r.error("shared_gate", "true without a shared expert; valid: together with a shared_hidden above 0");
   r.integer("latent_dim", spec.latentDim, 0, maxHidden);
   r.choice("activation", spec.activation, activationNames());
+  r.boolean("bias", spec.bias);
   readRouter(r, errors, spec.router);
   readCapacity(r, spec);
   spec.residual = readResidual(r, errors, model);

@@ -200,6 +200,7 @@ struct RouterSpec {
   std::string score = "softmax"; ///< of an expert, from its logit: softmax over all experts, sigmoid
   bool normalize = true; ///< the scores of the chosen experts are divided by their sum
   double scale = 1.0; ///< of the weights, at last
+  bool bias = false; ///< of the logits
   bool correction = false; ///< a number for each expert is added to its score where experts are chosen, nowhere else
   double correctionRate = 0.001; ///< by which every update moves it towards equal loads; 0: it stays
   int64_t groups = 1, keptGroups = 1; ///< groups of neighbouring experts; those that a token's experts may be of
@@ -214,6 +215,7 @@ struct MoeSpec {
   bool sharedGate = false; ///< the shared expert's output times sigmoid(x gate)
   int64_t latentDim = 0; ///< experts work on so many features that a projection makes of the input; 0: on the input
   std::string activation = "swiglu";
+  bool bias = false; ///< of the experts' products
   RouterSpec router;
   std::optional<double> capacityFactor; ///< none: dropless
   std::string capacityRule = "megatron"; ///< megatron, switch, megablocks, tutel
@@ -339,10 +341,10 @@ struct ModelSpec {
   }
 };
 
-/// Gated activations multiply act(x w1) by x w3. `base` is the activation itself: silu for swiglu.
+/// Gated activations multiply act(x w1) by x w3. `base` is the activation itself: silu for swiglu. Clamped ones have ends, a slope and a one (swiglu_clamp).
 struct Activation {
   llvm::StringRef name, base;
-  bool gated;
+  bool gated, clamped = false;
 };
 llvm::ArrayRef<Activation> ffnActivations();
 const Activation &ffnActivation(llvm::StringRef name);

@@ -13,9 +13,11 @@ using namespace braid;
 
 llvm::ArrayRef<Activation> braid::ffnActivations() {
   static constexpr Activation table[] = {
-      {"swiglu", "silu", true},          {"geglu", "gelu", true}, {"geglu_tanh", "gelu_tanh", true},
-      {"reglu", "relu", true},           {"silu", "silu", false}, {"gelu", "gelu", false},
-      {"gelu_tanh", "gelu_tanh", false}, {"relu", "relu", false}, {"relu2", "relu2", false}};
+      {"swiglu", "silu", true},          {"geglu", "gelu", true},
+      {"geglu_tanh", "gelu_tanh", true}, {"reglu", "relu", true},
+      {"silu", "silu", false},           {"gelu", "gelu", false},
+      {"gelu_tanh", "gelu_tanh", false}, {"relu", "relu", false},
+      {"relu2", "relu2", false},         {"swiglu_clamp", "sigmoid", true, /*clamped=*/true}};
   return table;
 }
 

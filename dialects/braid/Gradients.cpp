@@ -367,6 +367,17 @@ LogicalResult MoeGroupedLinearOp::buildGradient(GradientContext &context) {
   return success();
 }
 
+LogicalResult MoeGroupBiasOp::buildGradient(GradientContext &context) {
+  Value dy = context.cotangent(getY());
+  if (!dy)
+    return success();
+  context.add(getX(), dy);
+  if (context.wanted(getBias()))
+    context.add(getBias(), MoeGroupBiasGradOp::create(context.builder(), getLoc(), pieceType(context, getBias()), dy,
+                                                      context.saved(getOffsets())));
+  return success();
+}
+
 /// Differentiate walks layers itself: the body's gradient is a repeat of its own, in reverse.
 LogicalResult RepeatOp::buildGradient(GradientContext &) {
   llvm_unreachable("only Differentiate may ask, and it does not");

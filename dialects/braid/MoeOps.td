@@ -181,5 +181,18 @@ def Braid_MoeGroupedLinearGradWeightOp : Braid_MoeOp<"grouped_linear_grad_weight
   let results = (outs Variadic<AnyRankedTensor>:$dws);
   let assemblyFormat = "$x `offsets` `(` $offsets `)` `cotangents` `(` $dys `)` (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";
 }
+def Braid_MoeGroupBiasOp : Braid_MoeDiffOp<"group_bias"> {
+  let summary = "y[r] = x[r] + bias[g] for rows r of group g; bias [E, M]; works in place";
+  let description = [{ `coordinate` [1] i32: of ranks whose rows will be summed up; the first adds the bias. Rows behind the last group hold anything. }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$offsets, AnyRankedTensor:$bias, Optional<AnyRankedTensor>:$coordinate);
+  let results = (outs AnyRankedTensor:$y);
+  let assemblyFormat = "$x `offsets` `(` $offsets `)` `bias` `(` $bias `)` (`,` $coordinate^)? attr-dict `:` functional-type(operands, results)";
+}
+def Braid_MoeGroupBiasGradOp : Braid_MoeOp<"group_bias_grad"> {
+  let summary = "dbias[g] (piece) = sum of dy[r] over the rows r of group g, in their order, in f32; empty groups: 0";
+  let arguments = (ins AnyRankedTensor:$dy, AnyRankedTensor:$offsets);
+  let results = (outs AnyRankedTensor:$dbias);
+  let assemblyFormat = "`cotangents` `(` $dy `)` `offsets` `(` $offsets `)` attr-dict `:` functional-type(operands, results)";
+}
 
 #endif // BRAID_MOE_OPS

@@ -326,6 +326,17 @@ ShardingRule braid::shardingRule(Operation *op) {
       })
       .Case([](MoeGroupedLinearGradDataOp grad) { return gradDataRule(grad, "ar", "e", false); })
       .Case([](MoeGroupedLinearGradWeightOp grad) { return gradWeightRule(grad, "ar", "e", false); })
+      .Case([](MoeGroupBiasOp bias) { // sums may be pending: Sharder::rewriteGroupBias
+        ShardingRule r = rule(bias.getCoordinate() ? "arm e em 1 -> arm" : "arm e em -> arm");
+        r.chosen = "e";
+        r.linear.push_back({0});
+        return r;
+      })
+      .Case([](MoeGroupBiasGradOp) {
+        ShardingRule r = rule("arm e -> em");
+        r.chosen = "e";
+        return r;
+      })
       .Case([](EmbedOp) { return rule("bt vm -> btm"); })
       .Case([](EmbedGradOp) { return rule("bt btm -> vm"); })
       .Case([](ShortConvOp) { return rule("btc cj bt bnc -> btc bnc", "jn", "t"); })

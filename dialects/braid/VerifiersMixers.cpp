@@ -412,3 +412,23 @@ LogicalResult MoeGroupedLinearGradWeightOp::verify() {
     CHECK(verifyGrouped(*this, {"x", getX()}, {"offsets", getOffsets()}, {"dw", dw}, {"dy", dy}));
   return success();
 }
+
+static LogicalResult verifyGroupBias(Operation *op, Named x, Named offsets, Named bias) {
+  CHECK(isRows(op, x));
+  CHECK(isList(op, offsets));
+  CHECK(hasRank(op, bias, 2));
+  CHECK(isFloat(op, bias));
+  if (offsets.dim(0) != bias.dim(0) + 1)
+    return withNote(op->emitOpError() << "offsets has " << offsets.dim(0) << " entries but " << bias.name << " has "
+                                      << bias.dim(0) << " groups",
+                    bias);
+  return sameDim(op, "width", x, 2, bias, 1);
+}
+LogicalResult MoeGroupBiasOp::verify() {
+  CHECK(isCoordinate(*this, getCoordinate()));
+  CHECK(sameType(*this, {"y", getY()}, {"x", getX()}));
+  return verifyGroupBias(*this, {"x", getX()}, {"offsets", getOffsets()}, {"bias", getBias()});
+}
+LogicalResult MoeGroupBiasGradOp::verify() {
+  return verifyGroupBias(*this, {"dy", getDy()}, {"offsets", getOffsets()}, {"dbias", getDbias()});
+}

@@ -7,6 +7,23 @@
 using namespace mlir;
 using namespace braid;
 
+/// act(gate) [up]; clamped as experts of gpt-oss are: g = min(gate, limit), g sigmoid(alpha g) (clamp(up, -limit, limit) + 1).
+static Value hiddenOf(LayerBuilder &b, const Activation &act, Value gate, Value up) {
+  constexpr double limit = 7.0, alpha = 1.702;
+  if (!act.clamped) {
+    Value h = b.activation("hidden", gate, act.base);
+    return act.gated ? b.mul("hidden", h, up) : h;
+  }
+  auto clamped = [&](StringRef name, Value x, FloatAttr low) -> Value {
+    return ClampOp::create(b.builder, b.loc(name), x.getType(), x, low, b.builder.getF64FloatAttr(limit));
+  };
+  gate = clamped("gate", gate, {});
+  up = clamped("up", up, b.builder.getF64FloatAttr(-limit));
+  up = OffsetOp::create(b.builder, b.loc("up"), up.getType(), up, b.builder.getF64FloatAttr(1.0));
+  Value share = b.activation("hidden", b.scaled("gate_scaled", gate, alpha), act.base);
+  return b.mul("hidden", b.mul("hidden", gate, share), up);
+}
+
 Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix, Value gate) {
   const Activation &act = ffnActivation(spec.activation);
   int64_t F = spec.hidden;
@@ -22,10 +39,8 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
       return value;
     return b.bias(label, value, b.weight(name(part), {width}, Init::constant(0.0)));
   };
-  Value opened = b.scaled("gate", biased("gate", "b1", hidden[0], wide), spec.gateMultiplier);
-  Value h = b.activation("hidden", opened, act.base);
-  if (act.gated)
-    h = b.mul("hidden", h, biased("up", "b3", hidden[1], wide));
+  Value opened = b.scaled("gate", biased("gate", "b1", hidden[0], wide), spec.gateMultiplier),
+        h = hiddenOf(b, act, opened, act.gated ? biased("up", "b3", hidden[1], wide) : Value());
   // gate (h w2) = (gate h) w2: in front of the product it is one more factor of a pass over h, and where w2 is cut along
   // its inputs the product stays a plain sum over ranks.
   if (gate)
@@ -71,6 +86,8 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
   Dim model = b.embed(), wide(F, "expert_hidden");
   Value router = b.matrix("moe.router", model, E, MatrixRole::router);
   Value logits = b.linear("router_logits", b.widen("router_input", x), router, {E}, /*wide=*/true);
+  if (spec.router.bias)
+    logits = b.bias("router_logits", logits, b.weight("moe.router_bias", {E}, Init::constant(0.0)));
   auto topK = builder.getI64IntegerAttr(K);
   auto [ids, weights] = chooseExperts(b, logits, spec);
   // Capacity counts rows of the batch: the same whatever ranks and slices the tokens are on.
@@ -116,15 +133,21 @@ Value braid::buildExperts(LayerBuilder &b, Value x, const MoeSpec &spec) {
     auto op = MoeGroupedLinearOp::create(builder, b.loc(name), types, x, plan.getOffsets(), matrices);
     return SmallVector<Value>(op.getResults());
   };
+  auto biased = [&](StringRef label, StringRef part, Value value, const Dim &width) -> Value {
+    if (!spec.bias)
+      return value;
+    Value bias = b.weight(("moe." + part).str(), {Dim(E, "experts"), width}, Init::constant(0.0));
+    return MoeGroupBiasOp::create(builder, b.loc(label), value.getType(), value, plan.getOffsets(), bias, Value());
+  };
   SmallVector<Value> in = {b.matrix("moe.w1", expertModel, wide, MatrixRole::value, E)};
   if (act.gated)
     in.push_back(b.matrix("moe.w3", expertModel, wide, MatrixRole::value, E));
   auto hidden = grouped(act.gated ? "gate_up" : "gate", rows, in, F);
-  Value h = b.activation("hidden", hidden[0], act.base);
-  if (act.gated)
-    h = b.mul("hidden", h, hidden[1]);
+  Value gate = biased("gate", "b1", hidden[0], wide),
+        h = hiddenOf(b, act, gate, act.gated ? biased("up", "b3", hidden[1], wide) : Value());
   MatrixRole last = spec.latentDim ? MatrixRole::value : MatrixRole::output;
   Value out = grouped("expert_out", h, {b.matrix("moe.w2", wide, expertModel, last, E)}, M).front();
+  out = biased("expert_out", "b2", out, expertModel);
   Value y = MoeCombineOp::create(builder, b.loc("routed"), b.tokens({M}), out.getType(), out, weights, plan.getPerm(),
                                  plan.getInverse(), exchange)
                 .getY();

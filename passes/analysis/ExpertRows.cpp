@@ -15,6 +15,7 @@ Value braid::expertOffsets(Value rows) {
     return {};
   return llvm::TypeSwitch<Operation *, Value>(maker)
       .Case<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp>([](auto product) { return product.getOffsets(); })
+      .Case([](MoeGroupBiasOp bias) { return bias.getOffsets(); })
       .Case([](tile::GroupedGemmOp product) { return product.getWeight() ? Value() : product.getOffsets(); })
       .Case([](tile::LaunchOp launch) {
         for (auto [name, argument] : llvm::zip(launch.getArgNames().getAsRange<StringAttr>(), launch.getInputs()))
@@ -27,7 +28,7 @@ Value braid::expertOffsets(Value rows) {
 
 ExpertRows::ExpertRows(Block &block) {
   for (Operation &op : block)
-    if (isa<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp>(op) ||
+    if (isa<MoeGroupedLinearOp, MoeGroupedLinearGradDataOp, MoeGroupBiasOp>(op) ||
         (isa<ReshapeOp, RowsOpInterface, RowsGradOp>(op) && reads(&op)))
       values.insert(op.result_begin(), op.result_end());
 }

@@ -294,6 +294,72 @@ LogicalResult combineGrad(MoeCombineGradOp op, OutlineContext &context) {
   return success();
 }
 
+/// Columns of a program over the rows of one expert: on a GPU there are few experts, and more of its multiprocessors.
+int64_t expertColumns(int64_t width, bool gpu) {
+  constexpr int64_t most = 128, least = 16;
+  int64_t columns = gpu ? divisorUpTo(width, most) : width;
+  return columns < least ? width : columns;
+}
+/// The rows of program(0)'s expert: [first, end).
+std::pair<Var, Var> expertRows(KernelBuilder &k) {
+  Var offsets = k.buffer(tile::kRowsEnd, k.i32(), {kDynamic}), e = k.program(0);
+  auto at = [&](Var i) { return cast(k.at(offsets, {i}), k.builder.getIndexType()); };
+  return {at(e), at(e + 1.0)};
+}
+
+/// y[r] = x[r] + bias[g], in place. Program (expert, columns).
+LogicalResult groupBias(MoeGroupBiasOp op, OutlineContext &context) {
+  Type element = tensorType(op.getX()).getElementType(), biasType = tensorType(op.getBias()).getElementType(),
+       real = computeType(element);
+  int64_t experts = shapeOf(op.getBias())[0], width = shapeOf(op.getBias())[1], rows = rowCount(op.getX());
+  int64_t columns = expertColumns(width, context.gpu), block = rowsPerProgram(columns);
+  bool isSum = static_cast<bool>(op.getCoordinate());
+  std::string name = std::string(isSum ? "moe_group_bias_sum_d" : "moe_group_bias_d") + std::to_string(width) + "_" +
+                     typeName(element) + "_" + typeName(biasType);
+  std::string kernel = context.kernel(name, {"expert", "columns"}, [&](KernelBuilder &k) {
+    Var x = k.buffer("x", element, {kDynamic, width}), bias = k.buffer("bias", biasType, {kDynamic, width}),
+        y = k.buffer("y", element, {kDynamic, width});
+    auto [first, end] = expertRows(k);
+    Var column = k.program(1) * static_cast<double>(columns);
+    Var own = cast(k.load(bias, {k.program(0), column}, {columns}), real);
+    if (isSum)
+      own = select(eq(k.at(k.buffer("coordinate", k.i32(), {1}), {0}), 0.0), own, 0.0);
+    k.loop(first, end, block, [&, end = end](Var row) {
+      Var tile = cast(k.load(x, {row, column}, {block, columns}, {.limit = end}), real);
+      k.store(cast(tile + expand(own, 0, block), element), y, {row, column}, {.limit = end});
+    });
+  });
+  auto launch = context.launch(op, kernel, {experts, width / columns});
+  launch.arg("x", context.view(op, op.getX(), {rows, width})).arg("bias", op.getBias());
+  launch.arg(tile::kRowsEnd, op.getOffsets());
+  if (isSum)
+    launch.arg("coordinate", op.getCoordinate());
+  context.replace(op, launch.result("y", tensorType(op.getX()).clone({rows, width}), "x").run());
+  return success();
+}
+
+/// dbias[g] = sum of dy[r] over the rows of group g, in their order. Program (expert, columns).
+LogicalResult groupBiasGrad(MoeGroupBiasGradOp op, OutlineContext &context) {
+  Type element = tensorType(op.getDy()).getElementType(), piece = tensorType(op.getDbias()).getElementType(),
+       real = computeType(element);
+  int64_t experts = shapeOf(op.getDbias())[0], width = shapeOf(op.getDbias())[1], rows = rowCount(op.getDy());
+  int64_t columns = expertColumns(width, context.gpu), block = rowsPerProgram(columns);
+  std::string name = "moe_group_bias_grad_d" + std::to_string(width) + "_" + typeName(element) + "_" + typeName(piece);
+  std::string kernel = context.kernel(name, {"expert", "columns"}, [&](KernelBuilder &k) {
+    Var dy = k.buffer("dy", element, {kDynamic, width}), dbias = k.buffer("dbias", piece, {kDynamic, width});
+    auto [first, end] = expertRows(k);
+    Var column = k.program(1) * static_cast<double>(columns);
+    Vars all = k.loop(first, end, block, {k.tile({columns}, real)}, [&, end = end](Var row, ArrayRef<Var> now) -> Vars {
+      return {now[0] + sum(cast(k.load(dy, {row, column}, {block, columns}, {.limit = end}), real), 0)};
+    });
+    k.store(cast(all[0], piece), dbias, {k.program(0), column});
+  });
+  auto launch = context.launch(op, kernel, {experts, width / columns});
+  launch.arg("dy", context.view(op, op.getDy(), {rows, width})).arg(tile::kRowsEnd, op.getOffsets());
+  context.replace(op, launch.result("dbias", op.getDbias().getType()).run());
+  return success();
+}
+
 } // namespace
 
 AddOp addBehind(MoeCombineOp op, const OutlineContext &context) {
@@ -319,7 +385,9 @@ LogicalResult outlineMoe(Operation *op, OutlineContext &context) {
       .Case([&](MoeCombineOp moe) { return combine(moe, context); })
       .Case([&](MoeRowWeightsOp moe) { return gatherNumbers(moe, moe.getWeights(), moe.getPerm(), context); })
       .Case([&](MoeRowWeightsGradOp moe) { return gatherNumbers(moe, moe.getDrows(), moe.getInverse(), context); })
-      .Case([&](MoeCombineGradOp moe) { return combineGrad(moe, context); });
+      .Case([&](MoeCombineGradOp moe) { return combineGrad(moe, context); })
+      .Case([&](MoeGroupBiasOp moe) { return groupBias(moe, context); })
+      .Case([&](MoeGroupBiasGradOp moe) { return groupBiasGrad(moe, context); });
 }
 
 } // namespace braid

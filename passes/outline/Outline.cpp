@@ -68,8 +68,8 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, LastTokenOp,
                 arith::ConstantOp>([](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp>([](auto) { return outlineMoePlan; })
-          .Case<MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp, MoeRowWeightsOp, MoeRowWeightsGradOp>(
-              [](auto) { return outlineMoe; })
+          .Case<MoeDispatchOp, MoePermuteOp, MoeCombineOp, MoeCombineGradOp, MoeRowWeightsOp, MoeRowWeightsGradOp,
+                MoeGroupBiasOp, MoeGroupBiasGradOp>([](auto) { return outlineMoe; })
           .Case<MoeDropOp>([](auto) { return outlineMoeDrop; })
           .Case<SumSquaresOp, ClipScaleOp, AdamwOp, AddOp>([](auto) { return outlineTrain; })
           .Case<InitOp>([](auto) { return outlineInit; })

@@ -320,3 +320,13 @@ LogicalResult Sharder::rewriteRowWeightsGrad(MoeRowWeightsGradOp op, IRMapping &
   place(dweights, ofWeights);
   return success();
 }
+
+/// Of rows that are pending sums one rank adds the bias.
+LogicalResult Sharder::rewriteGroupBias(MoeGroupBiasOp op, IRMapping &map, OpBuilder &builder) {
+  if (failed(rewriteGeneric(*op, map, builder, shardingRule(op))))
+    return failure();
+  auto local = map.lookup(op.getY()).getDefiningOp<MoeGroupBiasOp>();
+  if (Axes pending = placementOf(local.getY()).pending; !pending.empty())
+    local.getCoordinateMutable().assign(coordinate(pending));
+  return success();
+}

@@ -310,6 +310,7 @@ LogicalResult Sharder::rewriteOne(Operation &op, IRMapping &map, OpBuilder &buil
       .Case([&](MoeRowWeightsOp weights) { return rewriteRowWeights(weights, map, builder); })
       .Case([&](MoeRowWeightsGradOp grad) { return rewriteRowWeightsGrad(grad, map, builder); })
       .Case([&](MoeCombineGradOp grad) { return rewriteCombineGrad(grad, map, builder); })
+      .Case([&](MoeGroupBiasOp bias) { return rewriteGroupBias(bias, map, builder); })
       .Case([&](SumSquaresOp squares) { return rewriteSumSquares(squares, map, builder); })
       .Default([&](Operation *other) { return rewriteGeneric(*other, map, builder, shardingRule(other)); });
 }

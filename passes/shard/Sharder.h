@@ -92,6 +92,7 @@ private:
   llvm::LogicalResult rewriteRowWeights(MoeRowWeightsOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteRowWeightsGrad(MoeRowWeightsGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteCombineGrad(MoeCombineGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
+  llvm::LogicalResult rewriteGroupBias(MoeGroupBiasOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
 
   // ---- vocabulary (Vocabulary.cpp)
   llvm::LogicalResult rewriteEmbed(EmbedOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);

@@ -538,3 +538,29 @@ func.func @f(%correction: tensor<1x3x4xf32>, %load: tensor<1x3x4xf32>) {
   %0 = braid.moe.correct %correction, %load {rate = 0.1 : f64} : (tensor<1x3x4xf32>, tensor<1x3x4xf32>) -> tensor<1x3x4xf64>
   return
 }
+
+// -----
+
+// expected-note @+1 {{bias defined here}}
+func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %bias: tensor<5x16xf32>) {
+  // expected-error @+1 {{offsets has 5 entries but bias has 5 groups}}
+  %0 = braid.moe.group_bias %x offsets(%offsets) bias(%bias) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<5x16xf32>) -> tensor<1x32x16xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{bias defined here}}
+func.func @f(%x: tensor<1x32x16xf32>, %offsets: tensor<5xi32>, %bias: tensor<4x8xf32>) {
+  // expected-error @+1 {{width mismatch: x has 16 but bias has 8}}
+  %0 = braid.moe.group_bias %x offsets(%offsets) bias(%bias) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<4x8xf32>) -> tensor<1x32x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%dy: tensor<2x32x16xf32>, %offsets: tensor<5xi32>) {
+  // expected-error @+1 {{dy has 2 in front but expert rows have 1}}
+  %0 = braid.moe.group_bias_grad cotangents(%dy) offsets(%offsets) : (tensor<2x32x16xf32>, tensor<5xi32>) -> tensor<4x16xf32>
+  return
+}

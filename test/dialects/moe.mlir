@@ -80,3 +80,15 @@ func.func @experts(%x: !rows, %offsets: !off, %up: !w, %gate: !w) {
   %dw:2 = braid.moe.grouped_linear_grad_weight %x offsets(%offsets) cotangents(%y#0, %y#1) : (!rows, !off, !wide, !wide) -> (!w, !w)
   return
 }
+
+// A bias of every expert for its rows; of rows that are sums one rank adds it.
+// CHECK-LABEL: func.func @group_bias(
+func.func @group_bias(%x: !rows, %offsets: !off, %bias: tensor<4x16xf32>, %place: tensor<1xi32>) {
+  // CHECK: braid.moe.group_bias %arg0 offsets(%arg1) bias(%arg2) : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<4x16xf32>) -> tensor<1x32x16xf32>
+  %y = braid.moe.group_bias %x offsets(%offsets) bias(%bias) : (!rows, !off, tensor<4x16xf32>) -> !rows
+  // CHECK: braid.moe.group_bias %arg0 offsets(%arg1) bias(%arg2), %arg3 : (tensor<1x32x16xf32>, tensor<5xi32>, tensor<4x16xf32>, tensor<1xi32>) -> tensor<1x32x16xf32>
+  %z = braid.moe.group_bias %x offsets(%offsets) bias(%bias), %place : (!rows, !off, tensor<4x16xf32>, tensor<1xi32>) -> !rows
+  // CHECK: braid.moe.group_bias_grad cotangents(%{{.*}}) offsets(%arg1) : (tensor<1x32x16xf32>, tensor<5xi32>) -> tensor<4x16xf32>
+  %d = braid.moe.group_bias_grad cotangents(%y) offsets(%offsets) : (!rows, !off) -> tensor<4x16xf32>
+  return
+}

@@ -698,7 +698,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:10: ffns.D.activation: \"swish\" is not known; valid: swiglu, geglu, geglu_tanh, reglu, silu, gelu, "
        "gelu_tanh, "
        "relu, "
-       "relu2"},
+       "relu2, swiglu_clamp"},
       // ---- training
       {R"("batch": 2, "seq_len": 32)", R"("batch": 16777216, "seq_len": 65536)",
        "m.json:12: train.batch: 16777216 times seq_len 65536 times top_k 2 exceeds 2147483647 rows; valid: at most "

@@ -63,6 +63,18 @@ MODELS = {
         "ffns": {"M": MOE | {"activation": "geglu_tanh"}, "D": DENSE | {"activation": "geglu_tanh"}},
         "init": {"kind": "normal", "std": 0.4},
     },
+    # Sinks beside windows and beside all keys, biases everywhere, a clamped activation that is hit (gpt-oss).
+    "sinks": BASE
+    | {
+        "layer_pattern": "WN",
+        "ffn_pattern": "MD",
+        "mixers": {k: WINDOW | {"qkv_bias": True, "output_bias": True, "sinks": True, "window": w} for k, w in (("W", 5), ("N", 0))},
+        "ffns": {
+            "M": MOE | {"activation": "swiglu_clamp", "bias": True, "router": {"bias": True}},
+            "D": DENSE | {"activation": "swiglu_clamp"},
+        },
+        "init": {"kind": "normal", "std": 2.0},
+    },
     # The normed input passes by, with factors of its own for each kind of part (MiniMax-01).
     "normed": BASE
     | {
@@ -92,11 +104,12 @@ def check_update(report, model, weights, batch, values, ratio):
     report.compare("parameters after a step", out, expected, 1e-9)
 
 
-def check_ring(report, model, weights, rng, window, prefills):
+def check_ring(report, model, weights, rng, windows, prefills):
     """Prefills and steps up to the end of the context: 60 positions in a ring of window + 31 rows."""
     length = 60
     rows = {t["shape"][-3] for n, t in model.tensors.items() if t["role"] == "cache" and ".attn." in n}
-    report.line(rows == {window + 31}, "rows of the caches", f"{sorted(rows)}, context {length}, window {window}")
+    expected = {w + 31 if w else length for w in windows}
+    report.line(rows == expected, "rows of the caches", f"{sorted(rows)}, context {length}, windows {sorted(windows)}")
     for lengths in prefills:
         check_decoding(report, model, weights, rng, [lengths], length - sum(lengths))
 
@@ -113,9 +126,10 @@ def main():
             values = check_reference(report, model, weights, batch, documents)
             width = description["init"].get("base_width", description["d_model"])
             check_update(report, model, weights, batch, values, description["d_model"] / width)
-            prefills = {"deepnorm": [(32, 20)], "sandwich": [(3, 32, 21)], "output": [(32, 21)], "normed": [(20, 32)]}[name]
-            check_ring(report, model, weights, rng, description["mixers"]["W"]["window"], prefills)
-            if name in ("sandwich", "output"):
+            prefills = {"deepnorm": [(32, 20)], "sandwich": [(3, 32, 21)], "output": [(32, 21)], "sinks": [(1, 32)], "normed": [(20, 32)]}[name]
+            windows = {m.get("window", 0) for m in description["mixers"].values() if m["kind"] == "attention"}
+            check_ring(report, model, weights, rng, windows, prefills)
+            if name in ("sandwich", "output", "sinks"):
                 check_differences(report, model, weights, batch, values)
     return report.finish()
 

@@ -326,6 +326,37 @@ def add_few_rows(program, rng, dtype):
         program.check(f, arrays | {"offsets": bounds}, references, limit, f"{f.name} {label}")
 
 
+def add_group_bias(program, rng, E, R, M, dtype, ranks=0):
+    """A bias of every expert for its rows, and its gradient: experts without rows, of many blocks, rows of none behind the last. `ranks`: pending sums, to which
+    the first rank adds it."""
+    f = program.function(f"group_bias_e{E}_r{R}_d{M}_{dtype}{'_sums' * bool(ranks)}", dtype)
+    wide = "f32" if dtype == "bf16" else dtype
+    x, dy, offsets, bias = f.input("x", (1, R, M)), f.input("dy", (1, R, M)), f.input("offsets", (E + 1,), "i32"), f.input("bias", (E, M), wide)
+    place = [f.input("coordinate", (1,), "i32")] if ranks else []
+    f.output("y", f.op("braid.moe.group_bias", [x, offsets, bias, *place], x.type))
+    f.output("dbias", f.op("braid.moe.group_bias_grad", [dy, offsets], bias.type))
+    cuts = np.sort(rng.integers(0, R, E - 1))
+    cases = (
+        ("spread", [0, *cuts, R]),
+        ("rows of none", [0, *(cuts // 2), R // 2]),
+        ("all to the last", [0] * E + [R]),
+        ("nothing", [0] * (E + 1)),
+    )
+    for i, (label, ends) in enumerate(cases):
+        arrays = {n: rounded([rng.standard_normal(o.type.shape)], o.type.dtype)[0] for n, o in f.inputs.items() if o.type.dtype != "i32"}
+        ends, rank = np.array(ends, np.int32), i % ranks if ranks else 0
+
+        def action(program, arrays=arrays, ends=ends, rank=rank, label=label):
+            y, pull = moe.group_bias(arrays["x"], ends, arrays["bias"] * (rank == 0))
+            out = program.call(f, arrays | {"offsets": ends} | ({"coordinate": np.array([rank])} if ranks else {}))
+            live = slice(0, ends[-1])
+            limit = {"f64": 1e-9, "bf16": 8e-3}.get(dtype, 3e-6)
+            found = {"y": out["y"][:, live], "dbias": out["dbias"]}
+            program.compare(f"{f.name} {label}", found, {"y": y[:, live], "dbias": pull(arrays["dy"])[2]}, {"y": limit, "dbias": 2e-6 if dtype == "bf16" else limit})
+
+        program.then(action)
+
+
 def add_permute(program, rng):
     f = program.function("permute")
     x, perm, inverse = f.input("x", (1, 30, 16)), f.input("perm", (30,), "i32"), f.input("inverse", (30,), "i32")
@@ -396,6 +427,8 @@ def main():
     for peers, local, peer_rows in ((3, 4, 20), (1, 1, 1), (2, 130, 300), (40, 3, 33), (5, 2, 2600)):
         add_received(received, rng, peers, local, peer_rows)
     add_permute(received, rng)
+    bias = np.random.default_rng(13)
+    add_group_bias(received, bias, 4, 50, 36, "f32", ranks=2)
     program = Program("moe", separate=True)  # rows of no group are compared
     for E, k in ((8, 2), (16, 1), (12, 5), (4, 4), (12, 11)):  # beyond 8 choices kernels loop
         add_router(program, rng, E, k)
@@ -416,6 +449,8 @@ def main():
     add_few_rows(program, rng, "f32")
     add_few_rows(program, rng, "f64")
     add_layer(program, rng)
+    for E, R, M, dtype in ((5, 150, 36, "f32"), (3, 40, 13, "f64"), (8, 300, 2880, "bf16"), (2, 33, 128, "bf16")):
+        add_group_bias(program, bias, E, R, M, dtype)
     return received.finish() | program.finish()
 
 

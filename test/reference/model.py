@@ -67,7 +67,10 @@ class Model:
         kind = spec.get("activation", "swiglu")
         biased = lambda y, part: tape.call(rows.bias, y, w[f"{prefix}.{part}"]) if spec.get("bias", False) else y
         opened = self.scaled(tape, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), spec.get("gate_multiplier", 1.0))
-        h = tape.call(rows.activation, opened, kind=GATED.get(kind, kind))
+        if kind == "swiglu_clamp":
+            h = tape.call(moe.swiglu_clamp, opened, biased(tape.linear(x, w[prefix + ".w3"]), "b3"))
+        else:
+            h = tape.call(rows.activation, opened, kind=GATED.get(kind, kind))
         if kind in GATED:
             h = tape.call(rows.mul, h, biased(tape.linear(x, w[prefix + ".w3"]), "b3"))
         return biased(tape.linear(h, w[prefix + ".w2"]), "b2")
@@ -76,6 +79,7 @@ class Model:
         kind, k = spec.get("activation", "swiglu"), spec["top_k"]
         router = {"normalize": True, "balance_loss": 0.01, "z_loss": 0.001, "score": "softmax", "scale": 1.0} | spec.get("router", {})
         logits = tape.linear(x, w["moe.router"])
+        logits = tape.call(rows.bias, logits, w["moe.router_bias"]) if router.get("bias", False) else logits
         groups = router.get("groups", 1)
         limits = (groups, router.get("kept_groups", groups), {"max": 1, "top2": 2}[router.get("group_score", "max")])
         correction = w["moe.correction"].array if router.get("correction") else None
@@ -97,7 +101,7 @@ class Model:
 
         def run(*operands):
             (y, used, counts, dropped), pull = moe.experts(
-                *operands, k, router["normalize"], GATED.get(kind, kind), ids, limit, routing
+                *operands[:6], k, router["normalize"], GATED.get(kind, kind), ids, limit, routing, operands[6:]
             )
             chosen.extend((used, counts))
             self.statistics.append((counts, dropped))
@@ -105,7 +109,7 @@ class Model:
 
         latent = "moe.latent_in" in w
         inside = tape.linear(x, w["moe.latent_in"]) if latent else x
-        y = tape.call(run, inside, logits, documents, w["moe.w1"], w.get("moe.w3"), w["moe.w2"])
+        y = tape.call(run, inside, logits, documents, *(w.get(f"moe.{n}") for n in ("w1", "w3", "w2", "b1", "b3", "b2")))
         y = tape.linear(y, w["moe.latent_out"]) if latent else y
         if spec.get("shared_hidden", 0):
             shared = self.dense(tape, x, w, "shared", {"activation": kind})

@@ -271,6 +271,26 @@ def grouped_linear(x, offsets, weight):
     return y, pull
 
 
+def group_bias(x, offsets, bias):
+    """y[r] = x[r] + bias[g] for rows r of group g; rows behind the last group stay."""
+    y = x.copy()
+    groups = [slice(offsets[g], offsets[g + 1]) for g in range(len(bias))]
+    for g, rows in enumerate(groups):
+        y[0, rows] += bias[g]
+    return y, lambda dy: (dy, None, np.array([dy[0, rows].sum(0) for rows in groups]))
+
+
+def swiglu_clamp(gate, up, alpha=1.702, limit=7.0):
+    """g sigmoid(alpha g) (u + 1), g = min(gate, limit), u = clamp(up, -limit, limit) (experts of gpt-oss); no gradient beyond the limits."""
+    g, u = np.minimum(gate, limit), np.clip(up, -limit, limit)
+    s = sigmoid(alpha * g)
+
+    def pull(dy):
+        return np.where(gate <= limit, dy * (u + 1) * (s + alpha * g * s * (1 - s)), 0), np.where(np.abs(up) <= limit, dy * g * s, 0)
+
+    return g * s * (u + 1), pull
+
+
 def router_keys(logits, score="softmax", correction=None):
     """What decides on the selection: scores, plus what corrects them. Softmax of f32 logits may round ties; so the keys of
     an uncorrected choice are the logits, in whose order scores are."""
@@ -278,12 +298,12 @@ def router_keys(logits, score="softmax", correction=None):
     return s if correction is None else s + correction
 
 
-def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None, limit=None, router=None):
-    """The routed part of the layer. -> (y, ids, counts, dropped), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2.
+def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu", ids=None, limit=None, router=None, biases=(None, None, None)):
+    """The routed part of the layer. -> (y, ids, counts, dropped), pull(dy) -> dx, dlogits, None, dw1, dw3 (None: not gated), dw2, db1, db3, db2.
 
     limit: what `drop` takes of the experts' capacity, and `renormalize`; counts are those before dropping.
-    router: `score`, `scale`, and `choose(logits) -> ids` where more than the order of logits chooses."""
-    f, slope = ACTIVATIONS[activation]
+    router: `score`, `scale`, and `choose(logits) -> ids` where more than the order of logits chooses.
+    biases: of w1, w3 and w2, each an expert's own, or None."""
     router = {"score": "softmax", "scale": 1.0, "choose": lambda l: route(l, top_k)} | (router or {})
     ids = router["choose"](logits) if ids is None else ids
     weights, pull_weights = route_weights(logits, ids, normalize, router["score"])
@@ -299,20 +319,35 @@ def experts(x, logits, documents, w1, w3, w2, top_k, normalize, activation="silu
     perm, inverse, counts, offsets, _ = plan(kept, documents, len(w1))
     counts = load if limit else counts
     rows, pull_rows = dispatch(x, perm, inverse)
-    a, pull_a = grouped_linear(rows, offsets, w1)
-    u, pull_u = grouped_linear(rows, offsets, w3) if w3 is not None else (1.0, None)
-    out, pull_out = grouped_linear(f(a) * u, offsets, w2)
+
+    def biased(x, w, b):
+        y, pull = grouped_linear(x, offsets, w)
+        if b is None:
+            return y, lambda dy: (*pull(dy), None)
+        y, pull_bias = group_bias(y, offsets, b)
+        return y, lambda dy: (*pull(dy), pull_bias(dy)[2])
+
+    b1, b3, b2 = biases
+    a, pull_a = biased(rows, w1, b1)
+    u, pull_u = biased(rows, w3, b3) if w3 is not None else (1.0, None)
+    if activation == "swiglu_clamp":
+        h, pull_h = swiglu_clamp(a, u)
+    else:
+        f, slope = ACTIVATIONS[activation]
+        h, pull_h = f(a) * u, lambda dh: (dh * u * slope(a), dh * f(a))
+    out, pull_out = biased(h, w2, b2)
     y, pull_y = combine(out, weights, perm, inverse)
 
     def pull(dy):
         dout, dweights = pull_y(dy)[:2]
         dweights = keep_sum(dweights)[0] if keep_sum else dweights
-        dh, _, dw2 = pull_out(dout)
-        drows, _, dw1 = pull_a(dh * u * slope(a))
-        dw3 = None
+        dh, _, dw2, db2 = pull_out(dout)
+        da, du = pull_h(dh)
+        drows, _, dw1, db1 = pull_a(da)
+        dw3 = db3 = None
         if w3 is not None:
-            more, _, dw3 = pull_u(dh * f(a))
+            more, _, dw3, db3 = pull_u(du)
             drows = drows + more
-        return pull_rows(drows)[0], pull_weights(scale * dweights)[0], None, dw1, dw3, dw2
+        return pull_rows(drows)[0], pull_weights(scale * dweights)[0], None, dw1, dw3, dw2, db1, db3, db2
 
     return (y, ids, counts, dropped), pull
