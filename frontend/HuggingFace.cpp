@@ -239,7 +239,9 @@ void Translation::fixedKeys() {
     fixedKeysOfFalcon();
   else
     only("mlp_bias", boolValue(false));
-  if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe" && !family.isFalcon) // keys of their own
+  if (family.hasSinks)
+    fixedKeysOfGptOss();
+  else if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe" && !family.isFalcon) // keys of their own
     only("attention_bias", boolValue(family.qkvBias));
   for (StringRef key : {"rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
@@ -500,12 +502,15 @@ std::optional<HuggingFaceModel> Translation::run() {
     else
       family.hasMamba         ? layersOfMamba(layers, mixing, layerPattern)
       : family.isFalcon       ? layersOfFalcon(mixing, layerPattern)
+      : family.hasSinks       ? layersOfGptOss(layers, mixing, layerPattern)
       : family.localTheta > 0 ? layersOfGemma3(layers, mixing, layerPattern)
                               : mixers(layers, mixing, layerPattern);
     if (family.isGranite && family.experts)
       ffns = graniteFeedForward(ffnPattern);
     else if (family.isFalcon)
       ffns = feedForwardOfFalcon(ffnPattern);
+    else if (family.hasSinks)
+      ffns = expertsOfGptOss(ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
   }

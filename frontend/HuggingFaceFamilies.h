@@ -44,6 +44,8 @@ struct Family {
       false; ///< norms multiply by 1 + weight, embeddings are multiplied by sqrt(hidden_size), gates are gelu's by tanh
   double localTheta =
       0; ///< of rotations in layers with a window, where types of layers have their own; 0: all have one
+  bool hasSinks =
+      false; ///< gpt_oss: attention with sinks, experts with biases, rotations of yarn if the config says none
   bool isGranite = false; ///< with multipliers; with Mamba-2 also one part that every token sees, and rotations only if
   ///< the config says so
   bool skipsTurns = false; ///< no_rope_layers says in which layers nothing turns
@@ -393,11 +395,24 @@ inline constexpr Family families[] = {
      .theta = 1e4,
      .eps = 1e-5,
      .isFalcon = true},
+    {.name = "gpt_oss",
+     .vocabSize = 201088,
+     .hiddenSize = 2880,
+     .intermediateSize = 2880,
+     .layers = 36,
+     .heads = 64,
+     .kvHeads = 8,
+     .headDim = 64,
+     .positions = 131072,
+     .theta = 150000,
+     .eps = 1e-5,
+     .experts = 128,
+     .topK = 4,
+     .hasSinks = true},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
-    {"gpt_oss", "attention sinks"},
     {"zamba2", "blocks that layers share"},
     {"gemma2", "attention scores and logits that tanh bounds"},
     {"gemma3", "pictures beside text"},

@@ -100,10 +100,20 @@ void Translation::fixedKeysOfGemma() {
   only("use_bidirectional_attention", boolValue(false), /*nullable=*/true);
 }
 
+/// Of mixers W of the pattern, where it has some.
+void Translation::addWindow(Value &mixer, StringRef pattern, int64_t usual) {
+  Value window = get("sliding_window", numberValue(usual));
+  if (pattern.contains('W') && !integerIn(window, INT32_MAX))
+    errors.report("sliding_window", describe(window) + " is not an integer above 0");
+  else
+    mixer.fields.push_back({"window", std::move(window)});
+}
+
 /// W: a window, N: all keys. By the list of types, or all but every so many-th.
 std::string Translation::windowedLayers(const Value &layers) {
-  const Value usual = numberValue(int64_t(6)), *types = takeOptional("layer_types"),
-              *given = take("sliding_window_pattern"), &every = given ? *given : usual;
+  bool isNumbered = !family.hasSinks;
+  const Value usual = numberValue(int64_t(isNumbered ? 6 : 2)), *types = takeOptional("layer_types"),
+              *given = isNumbered ? take("sliding_window_pattern") : nullptr, &every = given ? *given : usual;
   if (!integerIn(every, INT32_MAX))
     errors.report("sliding_window_pattern", describe(every) + " is not an integer above 0");
   if (!integerIn(every, INT32_MAX) || !integerIn(layers, 1024))
@@ -144,7 +154,7 @@ std::string Translation::windowedLayers(const Value &layers) {
   }
   // Of weights no name and no shape says it. Where a number says it here, there it may be the list that follows from it.
   compare({"layer_types"}, listOf(pattern), listOf(types ? patternOf(usual) : pattern));
-  if (given || !types)
+  if (isNumbered && (given || !types))
     compare({"sliding_window_pattern"}, every, every);
   return pattern;
 }
@@ -173,10 +183,6 @@ void Translation::layersOfGemma3(const Value &layers, Value &mixers, std::string
     for (Field &field : mixer->fields)
       if (field.name == "rope")
         field.value = rope(headDim, types);
-  Value window = get("sliding_window", numberValue(int64_t(4096)));
-  if (StringRef(pattern).contains('W') && !integerIn(window, INT32_MAX))
-    errors.report("sliding_window", describe(window) + " is not an integer above 0");
-  else
-    local.fields.push_back({"window", std::move(window)});
+  addWindow(local, pattern, 4096);
   mixers = object(usedBy(pattern, {{"W", std::move(local)}, {"N", std::move(all)}}));
 }

@@ -25,9 +25,13 @@ std::string shortest(llvm::StringRef pattern);
 /// Of parts named by letters those that the pattern uses: a description has no other.
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
+/// What gpt_oss takes for rope_parameters where a config has none.
+Value usualRopeOfGptOss();
+
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceMixers.cpp further mixers, HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
+/// HuggingFaceGptOss.cpp gpt-oss, HuggingFaceMixers.cpp further mixers, HuggingFaceRotations.cpp what turns, HuggingFace.cpp
+/// the others and what all share.
 class Translation {
 public:
   /// `prefix`: where `config` stands in its file, "text_config." or nothing.
@@ -158,6 +162,10 @@ private:
   void fixedKeysOfDots1();
   void fixedKeysOfGemma();
   std::string windowedLayers(const Value &layers);
+  void addWindow(Value &mixer, llvm::StringRef pattern, int64_t usual);
+  void layersOfGptOss(const Value &layers, Value &mixers, std::string &pattern);
+  Value expertsOfGptOss(std::string &pattern);
+  void fixedKeysOfGptOss();
   void layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern);
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 

@@ -34,6 +34,7 @@ private:
     int64_t plus = 0, times = 1;
     bool stacked = false;
     StringRef other = ""; ///< another spelling of the name
+    int64_t column = -1; ///< of pairs of columns this one
   };
   void add(StringRef ours, StringRef theirs, How how);
   void matrix(StringRef ours, StringRef theirs) { add(ours, theirs, {.transposed = true}); }
@@ -52,6 +53,7 @@ private:
   void kimiDelta();
   void mamba(const Value &mixer);
   void experts(const Value &ffn);
+  void expertsOfGptOss();
 
   static bool isTrue(const Value &object, StringRef key) {
     const Value *v = object.find(key);
@@ -87,6 +89,8 @@ void Names::add(StringRef ours, StringRef theirs, How how) {
     fields.push_back({"transposed", boolValue(true)});
   if (how.stacked)
     fields.push_back({"stacked", boolValue(true)});
+  if (how.column >= 0)
+    fields.push_back({"columns", arrayValue({numberValue(how.column), numberValue(int64_t(2))})});
   if (how.times != 1)
     fields.push_back({"times", numberValue(how.times)});
   if (how.plus)
@@ -133,6 +137,8 @@ void Names::attention(const Value &mixer) {
       ofLayer(("attn.b" + name).str(), ("self_attn." + name + "_proj.bias").str(), {});
   if (isTrue(mixer, "output_bias"))
     ofLayer("attn.bo", "self_attn.o_proj.bias", {});
+  if (isTrue(mixer, "sinks"))
+    ofLayer("attn.sinks", "self_attn.sinks", {});
   if (isTrue(mixer, "qk_norm"))
     for (StringRef name : {"q", "k"})
       ofLayer(("attn." + name + "_norm.weight").str(), ("self_attn." + name + "_norm.weight").str(),
@@ -297,7 +303,21 @@ void Names::mamba(const Value &mixer) {
   of("lsm.wo", "out_proj.weight", {.transposed = true});
 }
 
+/// All experts are one tensor, not transposed; columns of gates and of what they open take turns.
+void Names::expertsOfGptOss() {
+  ofLayer("moe.router", "mlp.router.weight", {.transposed = true});
+  ofLayer("moe.router_bias", "mlp.router.bias", {});
+  for (auto [part, column] : {std::pair<StringRef, int64_t>{"1", 0}, {"3", 1}}) {
+    ofLayer(("moe.w" + part).str(), "mlp.experts.gate_up_proj", {.stacked = true, .column = column});
+    ofLayer(("moe.b" + part).str(), "mlp.experts.gate_up_proj_bias", {.stacked = true, .column = column});
+  }
+  ofLayer("moe.w2", "mlp.experts.down_proj", {.stacked = true});
+  ofLayer("moe.b2", "mlp.experts.down_proj_bias", {.stacked = true});
+}
+
 void Names::experts(const Value &ffn) {
+  if (family == "gpt_oss")
+    return expertsOfGptOss();
   if (family.starts_with("granitemoe")) {
     ofLayer("moe.router", "block_sparse_moe.router.layer.weight", {.transposed = true});
     fused("moe", "block_sparse_moe", number(ffn, "expert_hidden"), /*stacked=*/true);

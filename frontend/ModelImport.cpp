@@ -100,6 +100,11 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
         w.error("groups", "changes nothing without rows; valid: together with rows");
       if (w.take("stacked"))
         w.boolean("stacked", weight.stacked);
+      if (const Value *columns = w.take("columns"); columns && (rows || !isRange(*columns)))
+        w.error("columns",
+                describeRange(*columns) + (rows ? " stands beside rows; valid: one of the two keys"
+                                                : " is no choice of columns; valid: [first, step], two integers from "
+                                                  "0 upwards, the second above the first"));
       if (weight.stacked && weight.ofExperts)
         w.error("stacked", "true of the name \"" + shownText(name, 80) +
                                "\", of which every expert has a tensor; valid: without stacked, or a name without "

@@ -40,19 +40,6 @@ struct Filling {
   }
 };
 
-size_t rowsOf(const SafetensorsEntry &entry) { return entry.shape.empty() ? 1 : static_cast<size_t>(entry.shape[0]); }
-
-// Its rows as a filling has them.
-struct Rows {
-  size_t groups, ofGroup, first, last;
-  Rows(const ImportedTensor &how, const SafetensorsEntry &entry) {
-    groups = static_cast<size_t>(how.groups);
-    ofGroup = rowsOf(entry) / groups;
-    first = how.rows ? static_cast<size_t>((*how.rows)[0]) : 0;
-    last = how.rows ? static_cast<size_t>((*how.rows)[1]) : ofGroup;
-  }
-};
-
 class Exporter {
 public:
   Exporter(const Program &program, std::string checkpoint, const std::atomic<bool> *stop)
@@ -114,7 +101,7 @@ private:
     return recipe.tensor->stacked ? recipe.experts : 1;
   }
 
-  // Every row is one weight of ours.
+  // Every row, or element, is one weight of ours.
   Status checkRows(const std::string &name, const std::vector<Filling> &of) const {
     const auto &[file, entry] = files->places().find(name)->second;
     auto wrong = [&](std::string_view what) {
@@ -126,26 +113,32 @@ private:
       if (filling.recipe.tensor->stacked != stacked)
         return wrong(fmt::format("it is {} and {} of program {}, one of them stacked; valid: both or none",
                                  of[0].words(), filling.words(), program.path()));
+    bool byColumns = of[0].recipe.tensor->columns.has_value();
+    for (const Filling &filling : of)
+      if (filling.recipe.tensor->columns.has_value() != byColumns)
+        return wrong(fmt::format("it is {} and {} of program {}, one of them columns of it; valid: both or none",
+                                 of[0].words(), filling.words(), program.path()));
+    std::string_view unit = byColumns ? "element" : "row";
     for (int64_t part = 0; part < partsOf(of); ++part) {
       const SafetensorsEntry shape = of[0].recipe.partOf(*entry, part);
       std::string whose = stacked ? fmt::format("expert {}'s", part) : "its";
-      std::vector<const Filling *> taken(rowsOf(shape));
+      std::vector<const Filling *> taken(takenUnits(*of[0].recipe.tensor, shape.shape).all());
       for (const Filling &filling : of) {
         if (stacked && filling.expert != part)
           continue;
-        Rows rows(*filling.recipe.tensor, shape);
-        for (size_t group = 0; group < rows.groups; ++group)
-          for (size_t row = group * rows.ofGroup + rows.first; row < group * rows.ofGroup + rows.last; ++row)
-            if (const Filling *before = std::exchange(taken[row], &filling))
-              return wrong(fmt::format("{} row {} is both {} and {} of program {}", whose, row, before->words(),
+        TakenUnits units = takenUnits(*filling.recipe.tensor, shape.shape);
+        for (size_t group = 0; group < units.groups; ++group)
+          for (size_t i = group * units.units + units.first; i < group * units.units + units.last; ++i)
+            if (const Filling *before = std::exchange(taken[i], &filling))
+              return wrong(fmt::format("{} {} {} is both {} and {} of program {}", whose, unit, i, before->words(),
                                        filling.words(), program.path()));
       }
       auto gap = std::ranges::find(taken, nullptr);
       if (gap == taken.end())
         continue;
       auto behind = std::find_if(gap, taken.end(), [](const Filling *filling) { return filling; });
-      return wrong(fmt::format("of {} {} rows {} to {} are no weight of program {}, as others are {}", whose,
-                               taken.size(), gap - taken.begin(), behind - taken.begin() - 1, program.path(),
+      return wrong(fmt::format("of {} {} {}s {} to {} are no weight of program {}, as others are {}", whose,
+                               taken.size(), unit, gap - taken.begin(), behind - taken.begin() - 1, program.path(),
                                of[0].words()));
     }
     return Status::success();
@@ -271,10 +264,10 @@ private:
                              "tensors are of another type",
                              file.path(), escaped(name), isBf16 ? "BF16" : "F16", value, filling.words(),
                              isBf16 ? fromBf16(0x7f7f) : fromF16(0x7bff));
-    Rows rows(how, entry);
-    size_t row = made.size() / rowsOf(entry), kept = (rows.last - rows.first) * row;
-    for (size_t group = 0; group < rows.groups; ++group)
-      std::memcpy(made.data() + (group * rows.ofGroup + rows.first) * row, rounded.data() + group * kept, kept);
+    TakenUnits units = takenUnits(how, entry.shape);
+    size_t unit = made.empty() ? 0 : made.size() / units.all(), kept = (units.last - units.first) * unit;
+    for (size_t group = 0; group < units.groups; ++group)
+      std::memcpy(made.data() + (group * units.units + units.first) * unit, rounded.data() + group * kept, kept);
     return Status::success();
   }
 

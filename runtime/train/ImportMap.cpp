@@ -56,6 +56,10 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
       tensor.transposed = member.get<bool>();
     else if (key == "stacked" && member.is_boolean())
       tensor.stacked = member.get<bool>();
+    else if (key == "columns" && member.is_array() && member.size() == 2 && member[0].is_number_unsigned() &&
+             member[1].is_number_unsigned() && member[0].get<uint64_t>() < member[1].get<uint64_t>() &&
+             member[1].get<uint64_t>() <= uint64_t(1) << 30)
+      tensor.columns = {member[0].get<int64_t>(), member[1].get<int64_t>()};
     else if (key == "plus" && member.is_number())
       tensor.plus = member.get<float>();
     else if (key == "times" && member.is_number() && member.get<float>() != 0)
@@ -73,6 +77,8 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
     return Status::error(ErrorCode::corruptFile, "it has no name");
   if (tensor.stacked && tensor.name.find(expertHole) != std::string::npos)
     return Status::error(ErrorCode::corruptFile, "it is stacked, and its name has {}", expertHole);
+  if (tensor.rows && tensor.columns)
+    return Status::error(ErrorCode::corruptFile, "it has rows and columns");
   return tensor;
 }
 
@@ -155,9 +161,29 @@ Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const
                            ofGroup, tensor.groups, first, last - 1);
     taken[0] = tensor.groups * (last - first);
   }
+  if (tensor.columns) {
+    if (taken.back() % tensor.columns->step)
+      return Status::error(ErrorCode::corruptFile, "has shape {}, whose {} columns are not {} by {}",
+                           formatShape(shape), taken.back(), tensor.columns->step, tensor.columns->step);
+    taken.back() /= tensor.columns->step;
+  }
   if (tensor.transposed)
     std::rotate(taken.begin(), taken.begin() + 1, taken.end());
   return taken;
+}
+
+TakenUnits takenUnits(const ImportedTensor &tensor, const std::vector<int64_t> &shape) {
+  auto size = [](int64_t n) { return static_cast<size_t>(n); };
+  if (tensor.columns) {
+    size_t all = 1, step = size(tensor.columns->step), first = size(tensor.columns->first);
+    for (int64_t dim : shape)
+      all *= size(dim);
+    return {all / step, step, first, first + 1};
+  }
+  size_t groups = size(tensor.groups), units = (shape.empty() ? 1 : size(shape[0])) / groups;
+  if (!tensor.rows)
+    return {groups, units, 0, units};
+  return {groups, units, size((*tensor.rows)[0]), size((*tensor.rows)[1])};
 }
 
 bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b) {

@@ -18,6 +18,11 @@ struct ImportedTensor {
   // Of each of so many equal groups of rows (of its first dimension) these: [first, last). Nothing: all.
   int64_t groups = 1;
   std::optional<std::array<int64_t, 2>> rows;
+  // Instead: of the last dimension first, first + step, first + 2 step, ..
+  struct Columns {
+    int64_t first, step;
+  };
+  std::optional<Columns> columns;
   bool transposed = false; // the first dimension of what is left becomes the last
   float times = 1, plus = 0; // ours are theirs times + plus
   bool stacked = false; // the first dimension counts experts; what is said of rows and dimensions is said of one
@@ -43,6 +48,12 @@ std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name)
 
 // The shape of what is taken of a tensor (of one expert of a stacked one) of this shape; an error says why nothing is.
 Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const std::vector<int64_t> &shape);
+// What is taken of a tensor of this shape: of `units` (rows, or with columns single elements) in each of `groups` those from `first` to before `last`.
+struct TakenUnits {
+  size_t groups, units, first, last;
+  size_t all() const { return groups * units; }
+};
+TakenUnits takenUnits(const ImportedTensor &tensor, const std::vector<int64_t> &shape);
 // Whether elements in order can be of either shape: one joins dimensions of the other ([64, 16] and [1024]; not [16, 64]).
 bool joins(const std::vector<int64_t> &a, const std::vector<int64_t> &b);
 // Whether what is transposed into `taken` ends where dimensions of ours do: rows that are none ([1, 64, 64], [4096]) turn nothing.

@@ -44,14 +44,12 @@ private:
     BRAID_TRY(place.file->read(entry, source));
     if (const ImportedFiles::Place *ofBlocks = files->scalesOf(recipe.nameOf(expert)))
       BRAID_TRY(scale(entry.shape, *ofBlocks->file, recipe.partOf(*ofBlocks->entry, expert)));
-    if (how.rows) { // in place: what is kept only moves to the front
-      size_t groups = static_cast<size_t>(how.groups), ofGroup = source.size() / groups;
-      size_t row = ofGroup / static_cast<size_t>(entry.shape[0] / how.groups);
-      size_t first = static_cast<size_t>((*how.rows)[0]) * row,
-             kept = static_cast<size_t>((*how.rows)[1]) * row - first;
-      for (size_t group = 0; group < groups; ++group)
-        std::memmove(source.data() + group * kept, source.data() + group * ofGroup + first, kept);
-      source.resize(groups * kept);
+    if ((how.rows || how.columns) && !source.empty()) { // in place: what is kept only moves to the front
+      TakenUnits taken = takenUnits(how, entry.shape);
+      size_t unit = source.size() / taken.all(), kept = (taken.last - taken.first) * unit;
+      for (size_t group = 0; group < taken.groups; ++group)
+        std::memmove(source.data() + group * kept, source.data() + (group * taken.units + taken.first) * unit, kept);
+      source.resize(taken.groups * kept);
     }
     if (how.transposed && !source.empty()) {
       BRAID_ASSIGN(std::vector<int64_t> taken, importedShape(how, entry.shape));

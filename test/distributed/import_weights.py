@@ -37,6 +37,7 @@ CONFIGS = {
                  "use_qk_norm": True},
     "minimax_m2": {"head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2, "rotary_dim": 4},
     "gemma": {"head_dim": 12, "hidden_act": "gelu"},
+    "gpt_oss": {"head_dim": 12, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3_text": {"head_dim": 12, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
 }
 CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
@@ -186,6 +187,19 @@ def of_gemma(family, ours):
     return {name: value - 1 if "norm" in name else value for name, value in theirs.items()}
 
 
+def of_gpt_oss(ours):
+    """Experts that are one tensor, in which columns of gates and of what they open take turns, and biases of all."""
+    theirs = of_transformers("llama", {name: value for name, value in ours.items() if "moe." not in name and "sinks" not in name})
+    pairs = lambda gate, up: np.stack([gate, up], axis=-1).reshape(*gate.shape[:-1], -1)
+    for layer in range(BASE["num_hidden_layers"]):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"model.layers.{layer}."
+        theirs |= {at + "self_attn.sinks": of["attn.sinks"], at + "mlp.router.weight": of["moe.router"].T, at + "mlp.router.bias": of["moe.router_bias"],
+                   at + "mlp.experts.gate_up_proj": pairs(of["moe.w1"], of["moe.w3"]), at + "mlp.experts.gate_up_proj_bias": pairs(of["moe.b1"], of["moe.b3"]),
+                   at + "mlp.experts.down_proj": of["moe.w2"], at + "mlp.experts.down_proj_bias": of["moe.b2"]}
+    return theirs
+
+
 def of_one_part(ours):
     """The same of families whose layers have one part: what reads x, and what a convolution reads, is one matrix."""
     theirs = {"backbone.embeddings.weight": ours["embed.weight"], "backbone.norm_f.weight": ours["final_norm.weight"]}
@@ -313,6 +327,8 @@ def of_family(family, ours):
         return of_mamba(family, ours)
     if family in ONE_PART:
         return of_one_part(ours)
+    if family == "gpt_oss":
+        return of_gpt_oss(ours)
     if family.startswith("gemma"):
         return of_gemma(family, ours)
     return of_qwen3_next(family, ours) if family in PLUS_ONE else of_transformers(family, ours)
@@ -431,7 +447,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
     kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear") else [])
-    if family == "granitemoehybrid":
+    if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
         kinds += [("f32", "tp=2", 2), ("bf16", "", 1), ("bf16", "dp=2,ep=2", 2), ("bf16", "dp=2,tp=2,ep=2", 4)]

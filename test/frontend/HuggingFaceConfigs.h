@@ -52,7 +52,8 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
   if (const auto *a = std::get_if<AttentionSpec>(&mixer)) {
     total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
              (a->qkNorm ? a->headDim * (a->qkNormOver == "heads" ? a->heads + a->kvHeads : 2) : 0) +
-             (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0);
+             (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0) + (a->outputBias ? spec.dModel : 0) +
+             (a->sinks ? a->heads : 0);
   } else if (const auto *m = std::get_if<MlaSpec>(&mixer)) {
     int64_t queries = m->heads * (m->headDim + m->ropeDim);
     total += m->qRank ? m->qRank * (spec.dModel + queries + 1) : spec.dModel * queries;
@@ -94,7 +95,8 @@ inline int64_t parameters(const ModelSpec &spec) {
       total += (mixes ? 3 : 2) * spec.dModel * dense->hidden;
     else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
       int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
-      total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction) +
+      total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction +
+                                  moe->router.bias + (moe->bias ? (matrices - 1) * moe->expertHidden + width : 0)) +
                spec.dModel * (matrices * moe->sharedHidden + 2 * moe->latentDim + moe->sharedGate);
     }
   }

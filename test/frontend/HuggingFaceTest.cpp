@@ -206,15 +206,16 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 }
 
 TEST(HuggingFace, Refusals) {
-  const std::string valid =
-                        "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
-                        "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, "
-                        "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
-                        "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmoe, minimax_m2, jamba, "
-                        "gemma, gemma3_text, falcon_h1",
-                    file = "config.json:";
-  expectError(config("gpt_oss"),
-              file + "1: model_type: \"gpt_oss\" needs attention sinks, which a description cannot say" + valid);
+  const std::string
+      valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
+              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, "
+              "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
+              "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmoe, minimax_m2, jamba, "
+              "gemma, gemma3_text, falcon_h1, gpt_oss",
+      file = "config.json:";
+  expectError(config("zamba2"),
+              file + "1: model_type: \"zamba2\" needs blocks that layers share, which a description cannot say" +
+                  valid);
   expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
   expectError(R"({"model_type": 5})", file + "1: model_type: 5 is not a string" + valid);
   expectError(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64})",
@@ -497,6 +498,8 @@ TEST(HuggingFace, ErrorsNameKeysThatTheConfigHas) {
       {"gemma", gemma + R"(, "hidden_act": "gelu")"},
       {"gemma3_text", gemma3 + R"(, "hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": 1000.0,
     "query_pre_attn_scalar": 16, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"])"},
+      {"gpt_oss", attention + experts + R"(, "num_local_experts": 4, "sliding_window": 8, "swiglu_limit": 7.0,
+    "layer_types": ["full_attention", "sliding_attention"], "attention_bias": true)"},
       {"granitemoehybrid", attention + experts + mamba + R"(, "num_local_experts": 4, "shared_intermediate_size": 32,
     "layer_types": ["linear_attention", "full_attention"], "embedding_multiplier": 6.0, "logits_scaling": 3.0,
     "residual_multiplier": 0.5, "attention_multiplier": 0.25, "position_embedding_type": "rope")"}};

@@ -129,6 +129,7 @@ def description_seeds():
     yield json.dumps(small | {"model_type": "jamba", "num_experts": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "mamba_dt_rank": "auto"}).encode()
     yield json.dumps(small | {"model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"], "rope_local_base_freq": 100.0,
                               "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}, "sliding_attention": None}}).encode()
+    yield json.dumps(small | {"model_type": "gpt_oss", "num_local_experts": 4, "attention_bias": False, "sliding_window": 8}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()

@@ -28,6 +28,23 @@ TEST(ImportMap, ExpertsOfOneTensor) {
   EXPECT_EQ(fillName((*map)->weights.at("layers.{layer}.w").name, 7, 3), "7.3.w");
 }
 
+TEST(ImportMap, Columns) {
+  auto map = parse(R"({"name": "{layer}.w", "stacked": true, "columns": [1, 3], "transposed": true})");
+  ASSERT_TRUE(map && *map) << map.status().message();
+  const ImportedTensor &tensor = (*map)->weights.at("layers.{layer}.w");
+  auto shape = importedShape(tensor, {4, 6});
+  ASSERT_TRUE(shape) << shape.status().message();
+  EXPECT_EQ(*shape, (std::vector<int64_t>{2, 4}));
+  TakenUnits taken = takenUnits(tensor, {4, 6});
+  EXPECT_EQ(taken.groups, 8U);
+  EXPECT_EQ(taken.units, 3U);
+  EXPECT_EQ(taken.first, 1U);
+  EXPECT_EQ(taken.last, 2U);
+  shape = importedShape(tensor, {6, 4});
+  ASSERT_FALSE(shape);
+  EXPECT_EQ(shape.status().message(), "has shape [6, 4], whose 4 columns are not 3 by 3");
+}
+
 TEST(ImportMap, Errors) {
   const std::pair<const char *, const char *> cases[] = {
       {"3", "it is 3"},
@@ -38,6 +55,8 @@ TEST(ImportMap, Errors) {
       {R"({"name": "w", "groups": 0})", "groups is 0"},
       {R"({"name": "w", "or": 3})", "or is 3"},
       {R"({"name": "w", "turned": true})", "turned is true"},
+      {R"({"name": "w", "columns": [2, 2]})", "columns is [2,2]"},
+      {R"({"name": "w", "columns": [0, 2], "rows": [0, 1]})", "it has rows and columns"},
   };
   for (auto [tensor, message] : cases) {
     auto map = parse(tensor);

@@ -139,6 +139,13 @@ FAMILIES["falcon_h1"] = [
     FALCON | {"mamba_rms_norm": True, "mamba_d_ssm": None, "mamba_n_heads": 8, "mamba_conv_bias": False, "time_step_limit": [0.8, 2.5]},
     FALCON | {"attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True, "projectors_bias": True, "num_key_value_heads": 4, "time_step_limit": [0.0, 1.5]},
     {"mamba_n_heads": 8, "mamba_d_ssm": 128, "mamba_n_groups": 1, "mamba_d_conv": 3, "mamba_rms_norm": True}]
+# Attention with sinks, windows in turns, biases; experts whose gates are clamped, in one variant often.
+EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 3}
+FAMILIES["gpt_oss"] = [
+    EXPERTS | {"head_dim": 24, "num_hidden_layers": 4, "sliding_window": 12},
+    EXPERTS | {"head_dim": 16, "sliding_window": 5, "attention_bias": False, "initializer_range": 0.5, "tie_word_embeddings": True,
+               "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
+    EXPERTS | {"head_dim": 16, "sliding_window": 40, "num_key_value_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 300.0}}]
 PREFILL = 32
 
 
@@ -227,7 +234,7 @@ def compare(family, more, folder):
     config = transformers.AutoConfig.for_model(RENAMED.get(family, family), **(given | more))
     model = fix(kind.from_config(config, dtype=torch.float32))
     for name, weight in model.named_parameters():
-        if weight.ndim == 1 or name.endswith("A_log"):  # norms and biases begin all alike, decay rates in all channels
+        if weight.ndim == 1 or name.endswith(("A_log", "proj_bias")):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
     for name, correction in model.named_buffers():
         if name.endswith("e_score_correction_bias"):
