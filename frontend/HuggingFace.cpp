@@ -220,6 +220,15 @@ Value Translation::dtype() {
   return given;
 }
 
+/// It says how files keep weights, and nothing of what is computed (runtime/train/BlockScales.h).
+void Translation::quantization() {
+  if (const Value *quantized = takeOptional("quantization_config"))
+    if (const Value *method = quantized->find("quant_method"); !method || method->string != "fp8")
+      errors.report("quantization_config", describe(*quantized) +
+                                               " says that weights are quantized in a form that is not "
+                                               "read; valid: null, or one with quant_method \"fp8\"");
+}
+
 void Translation::fixedKeys() {
   for (StringRef key : silent)
     (void)take(key);
@@ -246,11 +255,7 @@ void Translation::fixedKeys() {
   for (StringRef key : {"rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
   only("clip_qkv", Value());
-  if (const Value *quantized = takeOptional("quantization_config")) // of files (runtime/train/BlockScales.h)
-    if (const Value *method = quantized->find("quant_method"); !method || method->string != "fp8")
-      errors.report("quantization_config", describe(*quantized) +
-                                               " says that weights are quantized in a form that is not "
-                                               "read; valid: null, or one with quant_method \"fp8\"");
+  quantization();
   if (family.hasMamba)
     fixedKeysOfMamba();
   if (family.experts)

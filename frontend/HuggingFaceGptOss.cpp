@@ -16,6 +16,13 @@ Value json::usualRopeOfGptOss() {
                       {"original_max_position_embeddings", numberValue(int64_t(4096))}});
 }
 
+bool json::isUsualRopeOfGptOss(const Value &rope) {
+  return llvm::all_of(usualRopeOfGptOss().fields, [&](const Field &usual) {
+    const Value *given = rope.find(usual.name);
+    return given && isEqual(*given, usual.value);
+  });
+}
+
 /// W: with a window, N: with all keys. All have sinks.
 void Translation::layersOfGptOss(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = shortest(windowedLayers(layers));

@@ -53,14 +53,17 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
     return scaling();
   }
   Value context = get("max_position_embeddings", numberValue(family.positions)), original = context;
-  bool isUsual = !takeOptional("rope_parameters") && !takeOptional("rope_scaling"); // gpt_oss
   if (const Value *own = takeOptional("original_max_position_embeddings")) // before the object's
     original = named(*own, "original_max_position_embeddings");
   else if (std::optional<Value> v = find("original_max_position_embeddings"))
     original = std::move(*v);
-  compare({"original_max_position_embeddings", "rope_scaling.original_max_position_embeddings",
-           "rope_parameters.original_max_position_embeddings", "max_position_embeddings"},
-          original, isUsual ? original : numberValue(family.positions));
+  std::vector<std::string> originals = {"original_max_position_embeddings",
+                                        "rope_scaling.original_max_position_embeddings",
+                                        "rope_parameters.original_max_position_embeddings"};
+  bool isUsual = family.hasSinks && isUsualRopeOfGptOss(rope);
+  if (!isUsual)
+    originals.push_back("max_position_embeddings");
+  compare(originals, original, isUsual ? original : numberValue(family.positions));
   if (type == "llama3") {
     for (StringRef name : {"factor", "low_freq_factor", "high_freq_factor"})
       fields.push_back({name.str(), require(name)});
@@ -112,12 +115,13 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   rope = older ? older : rope;
   const Value none = family.hasSinks ? named(usualRopeOfGptOss(), key) : Value();
   rope = rope || none.kind == Kind::null ? rope : &none;
+  bool isUsual = family.hasSinks && rope->kind == Kind::object && isUsualRopeOfGptOss(*rope);
   std::optional<Value> scaling;
   auto compareType = [&](StringRef type) {
     std::vector<std::string> keys = {ofParameters + ".rope_type", ofParameters + ".type"};
     if (!isLocal)
       keys.insert(keys.begin(), {"rope_scaling.rope_type", "rope_scaling.type"});
-    compare(keys, stringValue(type), stringValue(rope == &none ? "yarn" : "default"));
+    compare(keys, stringValue(type), stringValue(isUsual ? "yarn" : "default"));
   };
   auto inObjects = [&](StringRef field) {
     std::vector<std::string> keys = {ofParameters + "." + field.str()};
@@ -166,11 +170,11 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
       scaling = ropeScaling(*rope, key, name);
     for (auto [field, by] : readBy)
       if (by.contains(name) && field != "original_max_position_embeddings") {
-        Value usual = field == "beta_fast"                 ? numberValue(int64_t(32))
-                      : field == "beta_slow"               ? numberValue(int64_t(1))
-                      : field == "truncate"                ? boolValue(rope != &none)
-                      : rope == &none && field == "factor" ? *none.find(field)
-                                                           : Value();
+        Value usual = field == "beta_fast"           ? numberValue(int64_t(32))
+                      : field == "beta_slow"         ? numberValue(int64_t(1))
+                      : field == "truncate"          ? boolValue(!isUsual)
+                      : isUsual && field == "factor" ? *none.find(field)
+                                                     : Value();
         const Value *given = rope->find(field);
         compare(inObjects(field), given && given->kind != Kind::null ? *given : usual, usual);
       }

@@ -25,8 +25,9 @@ std::string shortest(llvm::StringRef pattern);
 /// Of parts named by letters those that the pattern uses: a description has no other.
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
-/// What gpt_oss takes for rope_parameters where a config has none.
+/// What gpt_oss takes for rope_parameters where a config has none, and whether an object says the same.
 Value usualRopeOfGptOss();
+bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
@@ -166,6 +167,7 @@ private:
   void layersOfGptOss(const Value &layers, Value &mixers, std::string &pattern);
   Value expertsOfGptOss(std::string &pattern);
   void fixedKeysOfGptOss();
+  void quantization();
   void layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern);
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 

@@ -582,6 +582,7 @@ losses = [braid("eval", folder / "kimi_linear.braid", "--checkpoint", folder / c
           for c in ("kimi_linear", "respelled")]
 report("kimi_linear respelled", "" if losses[0] == losses[1] and "loss" in losses[0] else str(losses))
 report_export("kimi_linear respelled", folder / "kimi_linear.braid", folder / "kimi_linear", respelled, 2)
+YARN = {"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1, "truncate": False, "original_max_position_embeddings": 4096, "rope_theta": 150000}
 # A config beside the weights says what the program's does, in whatever spelling, or is refused.
 for family, wheres in {
         "qwen3_moe": [{}], "qwen2": [{}],
@@ -598,6 +599,9 @@ for family, wheres in {
                       {"ssm_multipliers": [0.5, 2, 0.25, 1.5, 4]}, {"mlp_multipliers": None}, {"key_multiplier": 0.25}, {"attention_out_multiplier": 0.5},
                       {"time_step_limit": [0.0, 0.5]}],
         "minimax_m2": [{}, {"rotary_dim": None, "rope_parameters": {"partial_rotary_factor": 4 / 12}}, {"rotary_dim": 6}, {"partial_rotary_factor": 0.5}],
+        "gpt_oss": [{}, {"rope_parameters": YARN}, {"rope_parameters": YARN | {"truncate": True}}, {"rope_theta": 1e4},
+                    {"sliding_window": 9}, {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}, {"layer_types": ["full_attention"] * 3},
+                    {"attention_bias": False}, {"swiglu_alpha": 1.702, "swiglu_limit": 7}, {"swiglu_limit": 8.0}, {"quantization_config": {"quant_method": "mxfp4"}}],
         "gemma": [{}, {"hidden_act": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}],
         "kimi_linear": [{}, {"mlp_layer_types": ["dense", "sparse", "sparse"], "first_k_dense_replace": None}, {"first_k_dense_replace": 2},
                         {"mlp_layer_types": ["sparse", "dense", "sparse"], "first_k_dense_replace": None}],
