@@ -198,25 +198,28 @@ def add_inner(program, kind, mini_batch, rng, carried):
     c.check(rng, draw)
 
 
-def add_attention(program, window, rng, shared=0):
-    """`shared`: features of keys that all heads share; values then have a size of their own."""
+def add_attention(program, window, rng, shared=0, sinks=False):
+    """`shared`: features of keys that all heads share; values then have a size of their own. `sinks`: a score more of every head."""
     H, G, D, V = 4, 2, 16, 24 if shared else 16
-    names = ["dq", "dk", "dv"] + ["dq_shared", "dk_shared"] * bool(shared)
+    names = ["dq", "dk", "dv"] + ["dq_shared", "dk_shared"] * bool(shared) + ["dsinks"] * sinks
     settings = {"scale": (D + shared) ** -0.5, "window": window}
 
     def reference(a, documents):
-        own = [a["q"], a["k"], a["v"]]
-        (o, lse), pull = attention_shared(*own, a["q_shared"], a["k_shared"], documents, **settings) if shared else attention(*own, documents, **settings)
+        own, more = [a["q"], a["k"], a["v"]], settings | ({"sinks": a["sinks"]} if sinks else {})
+        (o, lse), pull = attention_shared(*own, a["q_shared"], a["k_shared"], documents, **more) if shared else attention(*own, documents, **more)
         return dict(zip(names, pull(a["do"]))) | {"o": o}
 
-    c = Case(program, f"attention_w{window}" + f"_s{shared}" * bool(shared), reference, 1e-5)
+    c = Case(program, f"attention_w{window}" + f"_s{shared}" * bool(shared) + "_sinks" * sinks, reference, 1e-5)
     q, k, v, do = (c.input(n, (B, T, h, d)) for n, h, d in (("q", H, D), ("k", G, D), ("v", G, V), ("do", H, V)))
     both = [c.input("q_shared", (B, T, H, shared)), c.input("k_shared", (B, T, 1, shared))] if shared else []
     settings |= {"prefix": 0}
-    o, lse = c.f.op("braid.attn.causal", [q, k, v, c.documents, None, both], [do.type, Type((B, H, T))], segments=True, **settings)
+    sink = c.input("sinks", (H,), dims=["heads"]) if sinks else None
+    o, lse = c.f.op("braid.attn.causal", [q, k, v, c.documents, None, both, sink], [do.type, Type((B, H, T))], segments=True, **settings)
     grads = c.f.op(
         "braid.attn.causal_grad", [q, k, v, c.documents, o, lse, do, None, both, None], [x.type for x in (q, k, v, *both)], segments=True, **settings
     )
+    if sinks:
+        grads = [*grads, c.f.op("braid.attn.sink_grad", [sink, o, lse, do], sink.type)]
     for name, value in zip(("o", *names), (o, *grads)):
         c.f.output(name, value)
     c.check(rng)
@@ -263,6 +266,7 @@ def main(ranks, algorithm, tokens=None):
         one_token(int(ranks))
         for window in (0, 2):
             add_attention(program, window, rng)
+            add_attention(program, window, rng, sinks=True)
         return program.finish()
     for kind in ("E", "H", "R") if tokens == "whole" else sorted(CLASSES):
         add_scan(program, kind, rng, carried=False)
@@ -280,6 +284,7 @@ def main(ranks, algorithm, tokens=None):
         if algorithm in ("ring", "all_gather"):
             add_attention(program, window, rng)
             add_attention(program, window, rng, shared=8)
+            add_attention(program, window, rng, sinks=True)
     return program.finish()
 
 
