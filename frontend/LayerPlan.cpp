@@ -68,8 +68,10 @@ std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
     auto own = spec.schedule.overlapDegrees.find(layer);
     return own == spec.schedule.overlapDegrees.end() || own->second == spec.schedule.overlapDegree ? 0 : own->second;
   };
-  for (int64_t l = 0; l < spec.numLayers; ++l)
-    layers.emplace_back(spec.mixersOf(l), spec.ffnOf(l), spec.schedule.recomputes(l), overlapDegreeOf(l));
+  for (const std::string &mixers : spec.mixersOfLayers()) {
+    auto l = static_cast<int64_t>(layers.size());
+    layers.emplace_back(mixers, spec.ffnOf(l), spec.schedule.recomputes(l), overlapDegreeOf(l));
+  }
   std::vector<LayerGroup> groups;
   planFrom(layers, 0, groups);
   return groups;

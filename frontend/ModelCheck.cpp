@@ -443,8 +443,8 @@ llvm::LogicalResult Checker::run() {
     ffns.push_back(letter);
   pattern("layer_pattern", spec.layerPattern, "mixers", mixers);
   pattern("ffn_pattern", spec.ffnPattern, "ffns", ffns);
-  for (int64_t layer = 0; ok && layer < spec.numLayers; ++layer)
-    if (spec.mixersOf(layer).front() == noPart && spec.ffnOf(layer) == noPart)
+  for (auto [layer, own] : llvm::enumerate(ok ? spec.mixersOfLayers() : std::vector<std::string>()))
+    if (ok && own.front() == noPart && spec.ffnOf(static_cast<int64_t>(layer)) == noPart)
       report("layer_pattern",
              formatv("layer {0} has neither a mixer (\"{1}\") nor a feed-forward (ffn_pattern \"{2}\"); "
                      "valid: a letter in one of the two for every layer",
@@ -486,9 +486,16 @@ llvm::LogicalResult Checker::run() {
   return llvm::success(ok);
 }
 
+std::vector<std::string> ModelSpec::mixersOfLayers() const {
+  std::vector<std::string> round = layersOfPattern(layerPattern), layers;
+  for (size_t layer = 0; layer < static_cast<size_t>(numLayers); ++layer)
+    layers.push_back(round.empty() ? std::string(1, noPart) : round[layer % round.size()]);
+  return layers;
+}
+
 std::string ModelSpec::mixersOf(int64_t layer) const {
-  std::vector<std::string> layers = layersOfPattern(layerPattern);
-  return layers.empty() ? std::string(1, noPart) : layers[static_cast<size_t>(layer) % layers.size()];
+  std::vector<std::string> round = layersOfPattern(layerPattern);
+  return round.empty() ? std::string(1, noPart) : round[static_cast<size_t>(layer) % round.size()];
 }
 
 const MixerSpec *ModelSpec::findMixer(char letter) const {
@@ -503,8 +510,8 @@ const FfnSpec *ModelSpec::findFfn(char letter) const {
 
 int64_t ModelSpec::residualSums() const {
   int64_t sums = 0;
-  for (int64_t layer = 0; layer < numLayers; ++layer)
-    sums += (mixersOf(layer).front() != noPart) + (ffnOf(layer) != noPart);
+  for (auto [layer, mixers] : llvm::enumerate(mixersOfLayers()))
+    sums += (mixers.front() != noPart) + (ffnOf(static_cast<int64_t>(layer)) != noPart);
   return sums;
 }
 

@@ -327,7 +327,8 @@ struct ModelSpec {
   /// Rows of the caches of an attention with this window: all of a context, or a ring that holds what the window and
   /// the longest prefill need.
   int64_t cacheRows(int64_t window) const;
-  /// Letters of the mixers that read the input of this layer, one behind the other; noPart: none.
+  /// Letters of the mixers that read the input of a layer, one behind the other; noPart: none. Of every layer, of one.
+  std::vector<std::string> mixersOfLayers() const;
   std::string mixersOf(int64_t layer) const;
   char ffnOf(int64_t layer) const { return ffnPattern.empty() ? noPart : ffnPattern[layer % ffnPattern.size()]; }
   /// The part of a letter; null for noPart.
