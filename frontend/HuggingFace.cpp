@@ -223,10 +223,11 @@ Value Translation::dtype() {
 /// It says how files keep weights, and nothing of what is computed (runtime/train/BlockScales.h).
 void Translation::quantization() {
   if (const Value *quantized = takeOptional("quantization_config"))
-    if (const Value *method = quantized->find("quant_method"); !method || method->string != "fp8")
+    if (const Value *method = quantized->find("quant_method");
+        !method || (method->string != "fp8" && method->string != "mxfp4"))
       errors.report("quantization_config", describe(*quantized) +
                                                " says that weights are quantized in a form that is not "
-                                               "read; valid: null, or one with quant_method \"fp8\"");
+                                               "read; valid: null, or one with quant_method \"fp8\" or \"mxfp4\"");
 }
 
 void Translation::fixedKeys() {
@@ -250,7 +251,8 @@ void Translation::fixedKeys() {
     only("mlp_bias", boolValue(false));
   if (family.hasSinks)
     fixedKeysOfGptOss();
-  else if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe" && !family.isFalcon) // keys of their own
+  else if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe" &&
+           !family.isFalcon) // keys of their own
     only("attention_bias", boolValue(family.qkvBias));
   for (StringRef key : {"rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));

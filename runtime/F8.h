@@ -1,5 +1,5 @@
-// Numbers of 8 bits in files of other software (OCP 8-bit floating point, 2023; OCP microscaling formats 1.0): E4M3, 4 bits
-// of exponent and 3 of fraction, without infinities, and E8M0, powers of two. Every one is an f32.
+// Numbers of 8 and 4 bits in files of other software (OCP 8-bit floating point, 2023; OCP microscaling formats 1.0): E4M3, 4
+// bits of exponent and 3 of fraction, without infinities, E8M0, powers of two, and E2M1. Every one is an f32.
 #pragma once
 
 #include <bit>
@@ -21,6 +21,13 @@ inline float fromE8M0(uint8_t value) {
   if (value == 255)
     return std::numeric_limits<float>::quiet_NaN();
   return std::bit_cast<float>(value ? uint32_t(value) << 23 : 0x00400000);
+}
+
+// Of the low four bits.
+inline float fromE2M1(uint8_t value) {
+  constexpr float magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  float magnitude = magnitudes[value & 7];
+  return value & 8 ? -magnitude : magnitude;
 }
 
 } // namespace braid::runtime

@@ -24,12 +24,12 @@ constexpr std::array<DType, 7> dtypes = {DType::f32, DType::bf16, DType::f64, DT
 
 using Packed = SafetensorsEntry::Packed;
 constexpr std::pair<Packed, std::string_view> packedNames[] = {
-    {Packed::f16, "F16"}, {Packed::e4m3, "F8_E4M3"}, {Packed::e8m0, "F8_E8M0"}};
+    {Packed::f16, "F16"}, {Packed::e4m3, "F8_E4M3"}, {Packed::e8m0, "F8_E8M0"}, {Packed::e2m1, "MXFP4"}};
 
 // The type that elements of this name are read as, and how they are packed.
 std::optional<std::pair<DType, Packed>> typeOfName(std::string_view name) {
   for (auto [packed, known] : packedNames)
-    if (known == name)
+    if (known == name && packed != Packed::e2m1)
       return std::pair(DType::f32, packed);
   for (DType dtype : dtypes)
     if (safetensorsName(dtype) == name)
@@ -47,6 +47,17 @@ template <typename Narrow, typename Widen> void widen(std::span<std::byte> targe
     std::memcpy(&value, narrow + i * sizeof(Narrow), sizeof(Narrow));
     float wide = widen(value);
     std::memcpy(target.data() + i * sizeof(float), &wide, sizeof(float));
+  }
+}
+
+// The same of two numbers in a byte.
+void widenPairs(std::span<std::byte> target) {
+  size_t count = target.size() / (2 * sizeof(float));
+  const std::byte *narrow = target.data() + target.size() - count;
+  for (size_t i = 0; i < count; ++i) {
+    auto pair = std::to_integer<uint8_t>(narrow[i]);
+    const float wide[] = {fromE2M1(pair), fromE2M1(pair >> 4)};
+    std::memcpy(target.data() + i * sizeof(wide), wide, sizeof(wide));
   }
 }
 
@@ -223,6 +234,7 @@ Status SafetensorsFile::read(const SafetensorsEntry &entry, uint64_t first, std:
   case Packed::f16: widen<uint16_t>(target, fromF16); break;
   case Packed::e4m3: widen<uint8_t>(target, fromE4M3); break;
   case Packed::e8m0: widen<uint8_t>(target, fromE8M0); break;
+  case Packed::e2m1: widenPairs(target); break;
   }
   return Status::success();
 }

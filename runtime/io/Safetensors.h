@@ -17,11 +17,14 @@ struct SafetensorsEntry {
   std::vector<int64_t> shape;
   uint64_t offset = 0; // from the start of the file
   uint64_t bytes = 0; // as read
-  // In the file an f32 may have fewer bits: it is read as the f32 that it is, of E4M3 without what its block is multiplied by.
-  enum class Packed : uint8_t { no, f16, e4m3, e8m0 };
+  // In the file an f32 may have fewer bits: it is read as the f32 that it is, of E4M3 and E2M1 (two in a byte, the first in its
+  // low bits) without what its block is multiplied by. No header says E2M1: such bytes are U8 there.
+  enum class Packed : uint8_t { no, f16, e4m3, e8m0, e2m1 };
   Packed packed = Packed::no;
   uint64_t bytesInFile() const { return bytes / shrinks(); }
-  uint64_t shrinks() const { return packed == Packed::no ? 1 : packed == Packed::f16 ? 2 : 4; }
+  uint64_t shrinks() const {
+    return packed == Packed::no ? 1 : packed == Packed::f16 ? 2 : packed == Packed::e2m1 ? 8 : 4;
+  }
 };
 
 // Reads and checks the header of a file; the tensors are read on demand.
@@ -37,7 +40,7 @@ public:
   const std::map<std::string, std::string, std::less<>> &metadata() const { return metadataTable; }
   // The whole tensor; `target` must have its size.
   Status read(const SafetensorsEntry &entry, std::span<std::byte> target) const;
-  // As many of its bytes, as read, from `first` on as `target` takes; both in whole elements.
+  // As many of its bytes, as read, from `first` on as `target` takes; both in whole elements (of MXFP4 in pairs of them).
   Status read(const SafetensorsEntry &entry, uint64_t first, std::span<std::byte> target) const;
 
 private:
@@ -75,7 +78,7 @@ private:
 
 // "F32", "BF16", "F64", "I32", "I64", "U8", "I16".
 std::string_view safetensorsName(DType dtype);
-// Of what is packed the name that it has in files: "F16", "F8_E4M3", "F8_E8M0"; else that of its type.
+// Of what is packed the name that it has in files: "F16", "F8_E4M3", "F8_E8M0", "MXFP4"; else that of its type.
 std::string_view safetensorsName(const SafetensorsEntry &entry);
 
 } // namespace braid::runtime

@@ -27,6 +27,29 @@ Status BlockScales::check(const SafetensorsEntry &scales, const std::vector<int6
   return Status::success();
 }
 
+Expected<BlockScales::Matrix> BlockScales::join(const SafetensorsEntry &blocks, const SafetensorsEntry &scales) {
+  std::vector<int64_t> outer(blocks.shape.begin(), blocks.shape.end() - (blocks.shape.empty() ? 0 : 1));
+  if (blocks.dtype != DType::u8 || scales.dtype != DType::u8 || outer.size() < 2 ||
+      blocks.shape.back() != ofMxfp4 / 2 || outer != scales.shape)
+    return Status::error(
+        ErrorCode::corruptFile,
+        "blocks are {} {}, and their scales {} {}; valid: U8 [.., rows, groups, {}] and U8 [.., rows, groups]",
+        safetensorsName(blocks), formatShape(blocks.shape), safetensorsName(scales), formatShape(scales.shape),
+        ofMxfp4 / 2);
+  Matrix matrix{blocks, scales};
+  SafetensorsEntry &elements = matrix.elements;
+  elements.shape = outer;
+  elements.shape.back() *= ofMxfp4;
+  std::swap(elements.shape.back(), elements.shape[elements.shape.size() - 2]);
+  for (auto [entry, packed] :
+       {std::pair(&elements, SafetensorsEntry::Packed::e2m1), {&matrix.scales, SafetensorsEntry::Packed::e8m0}}) {
+    entry->dtype = DType::f32;
+    entry->packed = packed;
+    entry->bytes *= entry->shrinks();
+  }
+  return matrix;
+}
+
 void BlockScales::apply(const std::vector<int64_t> &shape, std::span<const std::byte> scales,
                         std::span<std::byte> elements) const {
   int64_t ofMatrix = shape[shape.size() - 2], width = shape.back(), perRow = blocksOf(width, columns);

@@ -70,9 +70,10 @@ public:
     for (const auto &[name, of] : fillings) {
       if (files->scalesOf(name))
         return Status::error(ErrorCode::unsupported,
-                             "{}: tensor '{}' is F8_E4M3, and weights are not written in that form; valid: a directory "
+                             "{}: tensor '{}' is {}, and weights are not written in that form; valid: a directory "
                              "with the same model in F32, BF16 or F16",
-                             files->places().find(name)->second.file->path(), escaped(name));
+                             files->places().find(name)->second.file->path(), escaped(name),
+                             safetensorsName(*files->places().find(name)->second.entry));
       BRAID_TRY(checkRows(name, of));
     }
     for (const auto &[one, other] : files->importMap().equal)

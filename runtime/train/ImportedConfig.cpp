@@ -65,12 +65,16 @@ Expected<BlockScales> blockScalesOf(const std::string &directory) {
   auto wrong = [&](std::string_view key, const Json &value) {
     return Status::error(ErrorCode::unsupported,
                          "{}: quantization_config{} is {}, and weights in that form are not read; valid: "
-                         "{{\"quant_method\": \"fp8\", \"weight_block_size\": [rows, columns], ..}}, or null",
+                         "{{\"quant_method\": \"fp8\", \"weight_block_size\": [rows, columns], ..}}, "
+                         "{{\"quant_method\": \"mxfp4\"}}, or null",
                          path, key, shown(value));
   };
   if (!how.is_object())
     return wrong("", how);
-  if (Json method = how.value("quant_method", Json()); method != "fp8")
+  Json method = how.value("quant_method", Json());
+  if (method == "mxfp4")
+    return BlockScales{.rows = 1, .columns = BlockScales::ofMxfp4, .isMxfp4 = true};
+  if (method != "fp8")
     return wrong(".quant_method", method);
   if (Json format = how.value("fmt", Json("e4m3")); format != "e4m3")
     return wrong(".fmt", format);

@@ -31,6 +31,8 @@ Expected<std::unique_ptr<ImportedFiles>> ImportedFiles::open(const Program &prog
   auto files = std::unique_ptr<ImportedFiles>(new ImportedFiles(program, std::move(directory), **std::move(map)));
   files->scales = scales;
   BRAID_TRY(files->openAll());
+  if (scales.isMxfp4)
+    BRAID_TRY(files->joinBlocks());
   return files;
 }
 
@@ -53,6 +55,35 @@ Status ImportedFiles::openAll() {
   }
   for (const auto &[file, tensors] : names)
     BRAID_TRY(openFile(file, &tensors));
+  return Status::success();
+}
+
+// Two tensors are what they stand for.
+Status ImportedFiles::joinBlocks() {
+  std::vector<std::string> names;
+  for (const auto &[name, place] : table)
+    if (name.ends_with(BlockScales::ofBlocks))
+      names.push_back(name.substr(0, name.size() - BlockScales::ofBlocks.size()));
+  for (const std::string &name : names) {
+    auto blocks = table.find(name + std::string(BlockScales::ofBlocks)),
+         scalesOfBlocks = table.find(name + std::string(BlockScales::ofScales));
+    auto wrong = [&](std::string_view what) {
+      return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' in mxfp4: {}", blocks->second.file->path(),
+                           escaped(name), what);
+    };
+    if (scalesOfBlocks == table.end())
+      return wrong(fmt::format("there is no '{}{}' beside its blocks", escaped(name), BlockScales::ofScales));
+    if (table.count(name))
+      return wrong("it is there in another type, too");
+    auto matrix = BlockScales::join(*blocks->second.entry, *scalesOfBlocks->second.entry);
+    if (!matrix)
+      return wrong(matrix.status().message());
+    joined.push_back(std::make_unique<BlockScales::Matrix>(*std::move(matrix)));
+    table.emplace(name, Place{blocks->second.file, &joined.back()->elements});
+    scalesOfJoined.emplace(name, Place{scalesOfBlocks->second.file, &joined.back()->scales});
+    table.erase(blocks);
+    table.erase(scalesOfBlocks);
+  }
   return Status::success();
 }
 
@@ -113,6 +144,8 @@ SafetensorsEntry ImportedFiles::Recipe::partOf(const SafetensorsEntry &entry, in
 static bool isScaled(const SafetensorsEntry &entry) { return entry.packed == SafetensorsEntry::Packed::e4m3; }
 
 const ImportedFiles::Place *ImportedFiles::scalesOf(const std::string &name) const {
+  if (auto found = scalesOfJoined.find(name); found != scalesOfJoined.end())
+    return &found->second;
   if (!isScaled(*table.find(name)->second.entry))
     return nullptr;
   auto found = table.find(name + std::string(BlockScales::suffix));
@@ -199,7 +232,7 @@ Status ImportedFiles::check(const LogicalTensor &tensor) const {
       return wrong(fmt::format("is {}, but '{}' is {} in the program; valid: {}", toString(entry.dtype), tensor.name,
                                toString(tensor.dtype),
                                converts(DType::f32, tensor.dtype) ? "f32, bf16, f16" : toString(tensor.dtype)));
-    if (const Place *ofBlocks = scalesOf(found->first)) {
+    if (const Place *ofBlocks = scalesOf(found->first); ofBlocks && isScaled(entry)) {
       if (!scales.rows)
         return wrong(
             fmt::format("is F8_E4M3, and no config.json beside it says of which blocks its scales are; valid: one "

@@ -41,7 +41,8 @@ public:
   const std::vector<std::unique_ptr<SafetensorsFile>> &files() const { return opened; }
   const std::map<std::string, Place> &places() const { return table; } // of every tensor
   const BlockScales &blockScales() const { return scales; }
-  // Of a tensor whose elements are multiplied block by block what they are multiplied by; nullptr: of another.
+  // Of a tensor whose elements are multiplied block by block what they are multiplied by; nullptr: of another. Those of MXFP4
+  // stand in their file as columns of rows: what is read is to be transposed then.
   const Place *scalesOf(const std::string &name) const;
   Expected<Recipe> recipeOf(const LogicalTensor &tensor) const;
   // What ranks compare.
@@ -55,6 +56,7 @@ private:
   ImportedFiles(const Program &program, std::string directory, ImportMap map)
       : program(program), path(std::move(directory)), map(std::move(map)) {}
   Status openAll();
+  Status joinBlocks();
   Status openFile(const std::string &name, const std::set<std::string> *tensors);
   Status checkEqual(const std::string &one, const std::string &other) const;
 
@@ -64,6 +66,8 @@ private:
   BlockScales scales;
   std::vector<std::unique_ptr<SafetensorsFile>> opened;
   std::map<std::string, Place> table;
+  std::map<std::string, Place> scalesOfJoined; // by the name of what two tensors stand for
+  std::vector<std::unique_ptr<BlockScales::Matrix>> joined;
 };
 
 } // namespace braid::runtime

@@ -43,7 +43,7 @@ private:
     source.resize(entry.bytes);
     BRAID_TRY(place.file->read(entry, source));
     if (const ImportedFiles::Place *ofBlocks = files->scalesOf(recipe.nameOf(expert)))
-      BRAID_TRY(scale(entry.shape, *ofBlocks->file, recipe.partOf(*ofBlocks->entry, expert)));
+      BRAID_TRY(scale(entry, *ofBlocks->file, recipe.partOf(*ofBlocks->entry, expert)));
     if ((how.rows || how.columns) && !source.empty()) { // in place: what is kept only moves to the front
       TakenUnits taken = takenUnits(how, entry.shape);
       size_t unit = source.size() / taken.all(), kept = (taken.last - taken.first) * unit;
@@ -69,13 +69,25 @@ private:
     return Status::success();
   }
 
-  // What `source` holds, by the scales of its blocks.
-  Status scale(const std::vector<int64_t> &shape, const SafetensorsFile &file, const SafetensorsEntry &entry) {
-    part.resize(entry.bytes);
-    BRAID_TRY(file.read(entry, part));
-    ordered.resize(entry.bytes / sizeOf(entry.dtype) * sizeof(float));
-    convert(entry.dtype, part, DType::f32, ordered.data());
-    files->blockScales().apply(shape, ordered, source);
+  // What `source` holds of `entry`, by the scales of its blocks.
+  Status scale(const SafetensorsEntry &entry, const SafetensorsFile &file, const SafetensorsEntry &scales) {
+    part.resize(scales.bytes);
+    BRAID_TRY(file.read(scales, part));
+    ordered.resize(scales.bytes / sizeOf(scales.dtype) * sizeof(float));
+    convert(scales.dtype, part, DType::f32, ordered.data());
+    std::vector<int64_t> stored = entry.shape;
+    bool isTurned = entry.packed == SafetensorsEntry::Packed::e2m1;
+    if (isTurned)
+      std::swap(stored.back(), stored[stored.size() - 2]);
+    files->blockScales().apply(stored, ordered, source);
+    if (!isTurned || source.empty())
+      return Status::success();
+    size_t rows = static_cast<size_t>(stored[stored.size() - 2]), columns = static_cast<size_t>(stored.back()),
+           bytes = rows * columns * sizeof(float);
+    ordered.resize(source.size());
+    for (size_t at = 0; at < source.size(); at += bytes)
+      transpose(std::span(source).subspan(at, bytes), ordered.data() + at, rows, columns, sizeof(float));
+    source.swap(ordered);
     return Status::success();
   }
 

@@ -1,4 +1,4 @@
-"""Weights of other software in fp8: elements E4M3, every block of a matrix with a scale. What is read must be, in every number, what a file
+"""Weights of other software in fp8 and mxfp4: every block of a matrix with a scale. What is read must be, in every number, what a file
 of f32 with the elements times their scales gives; sizes are no multiples of blocks, scales of several types, experts apart and in one tensor.
 Usage: quantized_weights.py FOLDER
 """
@@ -18,6 +18,7 @@ shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
 rng = np.random.default_rng(7)
 D, H, E, BLOCK = 36, 44, 4, (16, 8)
+M, F = 64, 96  # in mxfp4, whose rows are of blocks of 32
 (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog, again and again. " * 30)
 
 # Every number of E4M3 by its definition: 1 sign, 4 bits of exponent with bias 7, 3 of fraction; 0x7f and 0xff are none.
@@ -84,7 +85,17 @@ def quantized(shapes, kind):
     return packed, plain
 
 
-def compile_to(name, more, *flags):
+def mxfp4(name, shape):
+    """An [E, C, R] of E2M1 as files have it, and in f32."""
+    E, C, R = shape
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6] + [-0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+    codes, exponents = rng.integers(0, 16, (E, R, C)), rng.integers(118, 124, (E, R, C // 32))
+    blocks = (codes[..., 0::2] | codes[..., 1::2] << 4).astype(np.uint8).reshape(E, R, C // 32, 16)
+    plain = values[codes] * np.repeat(np.exp2(exponents.astype(np.float32) - 127), 32, -1)
+    return {name + "_blocks": ("U8", blocks), name + "_scales": ("U8", exponents.astype(np.uint8))}, {name: ("F32", plain.transpose(0, 2, 1))}
+
+
+def compile_to(name, more, *flags, D=D, H=H):
     description = {"vocab_size": 256, "d_model": D, "num_layers": 2, "layer_pattern": "N", "train": {"batch": 2, "seq_len": 32},
                    "mixers": {"N": {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 10}},
                    "ffns": {"E": {"kind": "moe", "num_experts": E, "top_k": 2, "expert_hidden": H}}, "ffn_pattern": "E", "import": {"weights": weights(more)}}
@@ -113,6 +124,25 @@ for name, more, meshes in ("apart", apart, ("", "tp=2")), ("stacked", stacked, (
             print(f"{name} {mesh or 'alone'} scales {kind}:", ", ".join(wrong) or f"equal, {len(b)} tensors")
 
 
+# Columns of gates and of what they open take turns, as in gpt-oss.
+pairs = {"layers.{layer}.moe.w1": {"name": "{layer}.gate_up", "columns": [0, 2], "stacked": True},
+         "layers.{layer}.moe.w3": {"name": "{layer}.gate_up", "columns": [1, 2], "stacked": True},
+         "layers.{layer}.moe.w2": {"name": "{layer}.down", "stacked": True}}
+MXFP4 = {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["h"]}}
+rest = {name: ("F32", rng.standard_normal([M if size == D else size for size in shape]).astype(np.float32) * np.float32(0.1)) for name, shape in SHAPES.items()}
+small, large = dict(rest), dict(rest)
+for layer in "01":
+    for name, shape in ((f"{layer}.gate_up", (E, M, 2 * F)), (f"{layer}.down", (E, F, M))):
+        packed, plain = mxfp4(name, shape)
+        small, large = small | packed, large | plain
+for mesh, ranks in ("", 1), ("dp=2,ep=2", 2), ("tp=2", 2):
+    of4 = compile_to("pairs" + mesh.replace("=", "").replace(",", ""), pairs, *([f"--mesh={mesh}"] if mesh else []), D=M, H=F)
+    a = one_step(of4, write_library(folder / "packed", small, MXFP4), ranks)
+    b = one_step(of4, write_library(folder / "plain", large, None), ranks)
+    wrong = [key for key in b if not np.array_equal(a[key], b[key])]
+    print(f"pairs {mesh or 'alone'} mxfp4:", ", ".join(wrong) or f"equal, {len(b)} tensors")
+
+
 def error_of(what, change=lambda tensors: tensors, config=FP8):
     library = write_library(folder / "wrong", change(dict(packed)), config)
     result = subprocess.run(["braid-run", "eval", program, "--checkpoint", library, "--data", folder / "text.txt"], capture_output=True, text=True)
@@ -123,6 +153,15 @@ def error_of(what, change=lambda tensors: tensors, config=FP8):
 program, (packed, plain) = folder / "apart.braid", quantized(SHAPES | OF_EXPERTS["apart"], "F32")
 without = lambda name: lambda tensors: {key: value for key, value in tensors.items() if key != name}
 error_of("as it is")
+four, packed = packed, small
+program, eight = folder / "pairs.braid", program
+error_of("pairs as they are", config=MXFP4)
+error_of("pairs without scales", without("0.down_scales"), config=MXFP4)
+error_of("pairs of other blocks", lambda t: t | {"0.down_blocks": ("U8", np.ones((E, M, F // 32, 15), np.uint8))}, config=MXFP4)
+error_of("pairs with few scales", lambda t: t | {"0.down_scales": ("U8", np.ones((E, M, 2), np.uint8))}, config=MXFP4)
+error_of("pairs twice", lambda t: t | {"0.down": ("F32", np.ones((E, F, M), np.float32))}, config=MXFP4)
+error_of("pairs and no config", config={})
+packed, program = four, eight
 error_of("no scales", without("0.o_scale_inv"))
 error_of("few scales", lambda t: t | {"0.o_scale_inv": ("F32", np.ones((2, 5), np.float32))})
 error_of("scales of integers", lambda t: t | {"0.o_scale_inv": ("I32", np.ones((3, 5), np.int32))})

@@ -195,11 +195,10 @@ TEST(HuggingFaceLatent, Refusals) {
   } cases[] = {
       {"deepseek_v3", R"("quantization_config": {"quant_method": "awq"})",
        "quantization_config: an object says that weights are quantized in a form that is not read; valid: null, or one "
-       "with quant_method \"fp8\""},
+       "with quant_method \"fp8\" or \"mxfp4\""},
       {"deepseek_v3", R"("quantization_config": "fp8")",
        "quantization_config: \"fp8\" says that weights are quantized in a form that is not read; valid: null, or one "
-       "with "
-       "quant_method \"fp8\""},
+       "with quant_method \"fp8\" or \"mxfp4\""},
       {"deepseek_v3", R"("attention_bias": true)",
        "attention_bias: true of a deepseek_v3 config is not computed; valid: false"},
       {"deepseek_v3", R"("num_key_value_heads": 8)",

@@ -135,7 +135,8 @@ TEST(ModelSpec, LatentAttention) {
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "q_rank": -1)",
        "mixers.N.q_rank: -1 is out of range; valid: 0 to 131072"},
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "kv_heads": 2)",
-       "mixers.N.kv_heads: unknown key; valid: kind, residual, heads, q_rank, kv_rank, head_dim, rope_dim, value_dim, "
+       "mixers.N.kv_heads: unknown key; valid: kind, residual, input_multiplier, heads, q_rank, kv_rank, head_dim, "
+       "rope_dim, value_dim, "
        "rope, scale, norm_eps"},
   };
   for (auto [keys, message] : cases) {
@@ -311,7 +312,8 @@ TEST(ModelSpec, MixersSideBySide) {
        "m.json:2: mixers.N.input_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
       {model("(NM)", "", R"(, "projection_bias": true)"),
        "m.json:2: mixers.N.projection_bias: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, "
-       "head_dim, rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, window, scale, output_gate, output_gate_per"},
+       "head_dim, rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, window, scale, output_gate, "
+       "output_gate_per"},
       {model("(NM)", "", "", R"(, "output_norm": false, "norm_first": true)"),
        "m.json:3: mixers.M.norm_first: changes nothing without a norm and a gate; valid: together with output_norm and "
        "output_gate"},
@@ -586,7 +588,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("heads": 4)", R"("heads": 4, "output_norm": false, "norm_eps": 1e-3)",
        "m.json:5: mixers.L.norm_eps: changes nothing without a norm; valid: together with output_norm true"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "s4d", "heads": 4, "norm_eps": 1e-3)",
-       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, input_multiplier, heads, head_dim, value_dim, step_range, "
+       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, input_multiplier, heads, head_dim, value_dim, "
+       "step_range, "
        "scale"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "key_heads": 4)",
        "m.json:5: mixers.L.key_heads: 4 does not divide heads 6; valid: 1, 2, 3, 6"},
