@@ -82,7 +82,7 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
     r.number("gate_multiplier", spec.gateMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
     if (r.has("gate_multiplier") && !ffnActivation(spec.activation).gated)
       r.error("gate_multiplier", "has no gate to be of with activation \"" + spec.activation +
-                                     "\"; valid: with swiglu, geglu, geglu_tanh, reglu");
+                                     "\"; valid: with swiglu, geglu, geglu_tanh, reglu, swiglu_clamp");
     spec.residual = readResidual(r, errors, model);
     return spec;
   }

@@ -285,10 +285,18 @@ void Translation::fixedKeys() {
   only("use_sliding_window", boolValue(false)); // without it these say nothing
   (void)take("sliding_window");
   (void)take("max_window_layers");
-  if (const Value *types = takeOptional("layer_types"))
-    if (types->kind != Kind::array ||
-        !llvm::all_of(types->items, [](const Value &v) { return isEqual(v, stringValue("full_attention")); }))
-      errors.report("layer_types", "not all layers are \"full_attention\"; valid: only such layers");
+  onlyFullAttention();
+}
+
+/// Whether layer_types is there; it must name no other layers, here and in a config beside weights.
+bool Translation::onlyFullAttention() {
+  const Value *types = takeOptional("layer_types");
+  if (types && (types->kind != Kind::array ||
+                !llvm::all_of(types->items, [](const Value &v) { return isEqual(v, stringValue("full_attention")); })))
+    errors.report("layer_types", "not all layers are \"full_attention\"; valid: only such layers");
+  Value all = typesIn("N", get("num_hidden_layers", numberValue(family.layers)), 'L');
+  compare({"layer_types"}, all, all);
+  return types;
 }
 
 /// Numbers of layers; nothing, or null: none.

@@ -12,7 +12,9 @@ std::vector<Value> Translation::multipliers(StringRef key, size_t count) {
   std::vector<Value> factors(count, named(numberValue(1.0), key)), items;
   const Value *given = takeOptional(key);
   if (given && (given->kind != Kind::array || given->items.size() != count))
-    errors.report(key, llvm::formatv("{0} is not a list of {1} numbers or null", describe(*given), count).str());
+    errors.report(key, (given->kind == Kind::array ? "has " + std::to_string(given->items.size()) + " numbers"
+                                                   : describe(*given) + " is no list") +
+                           "; valid: " + std::to_string(count) + " numbers, or null");
   else if (given)
     for (auto [i, item] : llvm::enumerate(given->items))
       factors[i] = named(item, llvm::formatv("{0}[{1}]", key, i).str());

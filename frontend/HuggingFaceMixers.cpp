@@ -52,13 +52,11 @@ void Translation::fixedKeysOfMiniMaxM2() {
 
 /// Layers behind max_window_layers would have a window. transformers reads none of the others; the published code does.
 void Translation::fixedKeysOfDots1() {
-  const Value *types = takeOptional("layer_types"), *window = take("sliding_window");
+  bool isListed = onlyFullAttention();
+  const Value *window = take("sliding_window");
   Value behind = get("max_window_layers", numberValue(int64_t(62)), /*nullable=*/true),
         layers = get("num_hidden_layers", numberValue(family.layers));
-  if (types && (types->kind != Kind::array ||
-                !llvm::all_of(types->items, [](const Value &v) { return isEqual(v, stringValue("full_attention")); })))
-    errors.report("layer_types", "not all layers are \"full_attention\"; valid: only such layers");
-  if (!types && !(window && window->kind == Kind::null) && integerIn(layers, 1024) &&
+  if (!isListed && !(window && window->kind == Kind::null) && integerIn(layers, 1024) &&
       !(behind.isNumber() && behind.number >= layers.number)) {
     if (config.find("max_window_layers"))
       errors.report("max_window_layers",

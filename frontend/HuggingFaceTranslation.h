@@ -137,6 +137,7 @@ private:
   void multipliersOfFalcon(std::vector<Field> &fields);
   std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
   std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
+  bool onlyFullAttention();
   Value typesIn(llvm::StringRef pattern, const Value &layers, char linear);
   std::string turningLayers(const Value &layers);
   void mixers(const Value &layers, Value &mixers, std::string &pattern);

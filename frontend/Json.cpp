@@ -322,7 +322,7 @@ Reader::~Reader() {
     std::vector<StringRef> valid;
     llvm::copy_if(known, std::back_inserter(valid),
                   [&](const std::string &key) { return !llvm::is_contained(refused, key); });
-    for (StringRef candidate : valid) {
+    for (StringRef candidate : name.size() < 2 ? std::vector<StringRef>() : valid) { // of one letter all are near
       unsigned distance = StringRef(name).take_front(64).edit_distance(candidate, true, best);
       if (distance < best || (distance == best && nearest.empty()))
         best = distance, nearest = candidate;

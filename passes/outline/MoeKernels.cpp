@@ -301,8 +301,8 @@ int64_t expertColumns(int64_t width, bool gpu) {
   return columns < least ? width : columns;
 }
 /// The rows of program(0)'s expert: [first, end).
-std::pair<Var, Var> expertRows(KernelBuilder &k) {
-  Var offsets = k.buffer(tile::kRowsEnd, k.i32(), {kDynamic}), e = k.program(0);
+std::pair<Var, Var> expertRows(KernelBuilder &k, StringRef offsetsName) {
+  Var offsets = k.buffer(offsetsName, k.i32(), {kDynamic}), e = k.program(0);
   auto at = [&](Var i) { return cast(k.at(offsets, {i}), k.builder.getIndexType()); };
   return {at(e), at(e + 1.0)};
 }
@@ -319,7 +319,7 @@ LogicalResult groupBias(MoeGroupBiasOp op, OutlineContext &context) {
   std::string kernel = context.kernel(name, {"expert", "columns"}, [&](KernelBuilder &k) {
     Var x = k.buffer("x", element, {kDynamic, width}), bias = k.buffer("bias", biasType, {kDynamic, width}),
         y = k.buffer("y", element, {kDynamic, width});
-    auto [first, end] = expertRows(k);
+    auto [first, end] = expertRows(k, tile::kRowsEnd);
     Var column = k.program(1) * static_cast<double>(columns);
     Var own = cast(k.load(bias, {k.program(0), column}, {columns}), real);
     if (isSum)
@@ -338,7 +338,8 @@ LogicalResult groupBias(MoeGroupBiasOp op, OutlineContext &context) {
   return success();
 }
 
-/// dbias[g] = sum of dy[r] over the rows of group g, in their order. Program (expert, columns).
+/// dbias[g] = sum of dy[r] over the rows of group g, in their order: what ends behind the last of them is not these sums, whose
+/// readers must not take the offsets for theirs (ExpertRows). Program (expert, columns).
 LogicalResult groupBiasGrad(MoeGroupBiasGradOp op, OutlineContext &context) {
   Type element = tensorType(op.getDy()).getElementType(), piece = tensorType(op.getDbias()).getElementType(),
        real = computeType(element);
@@ -347,7 +348,7 @@ LogicalResult groupBiasGrad(MoeGroupBiasGradOp op, OutlineContext &context) {
   std::string name = "moe_group_bias_grad_d" + std::to_string(width) + "_" + typeName(element) + "_" + typeName(piece);
   std::string kernel = context.kernel(name, {"expert", "columns"}, [&](KernelBuilder &k) {
     Var dy = k.buffer("dy", element, {kDynamic, width}), dbias = k.buffer("dbias", piece, {kDynamic, width});
-    auto [first, end] = expertRows(k);
+    auto [first, end] = expertRows(k, "offsets");
     Var column = k.program(1) * static_cast<double>(columns);
     Vars all = k.loop(first, end, block, {k.tile({columns}, real)}, [&, end = end](Var row, ArrayRef<Var> now) -> Vars {
       return {now[0] + sum(cast(k.load(dy, {row, column}, {block, columns}, {.limit = end}), real), 0)};
@@ -355,7 +356,7 @@ LogicalResult groupBiasGrad(MoeGroupBiasGradOp op, OutlineContext &context) {
     k.store(cast(all[0], piece), dbias, {k.program(0), column});
   });
   auto launch = context.launch(op, kernel, {experts, width / columns});
-  launch.arg("dy", context.view(op, op.getDy(), {rows, width})).arg(tile::kRowsEnd, op.getOffsets());
+  launch.arg("dy", context.view(op, op.getDy(), {rows, width})).arg("offsets", op.getOffsets());
   context.replace(op, launch.result("dbias", op.getDbias().getType()).run());
   return success();
 }

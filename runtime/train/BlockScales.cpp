@@ -19,7 +19,7 @@ Status BlockScales::check(const SafetensorsEntry &scales, const std::vector<int6
     return Status::error(ErrorCode::corruptFile,
                          "is F8_E4M3 {}, which blocks of [{}, {}] make {}, but the scales of its blocks are {}",
                          formatShape(shape), rows, columns, formatShape(wanted), formatShape(scales.shape));
-  if (!converts(scales.dtype, DType::f32))
+  if (!converts(scales.dtype, DType::f32) || scales.packed == SafetensorsEntry::Packed::e4m3)
     return Status::error(ErrorCode::corruptFile,
                          "is F8_E4M3, but the scales of its blocks are {}; valid: F32, BF16, F16, "
                          "F8_E8M0",

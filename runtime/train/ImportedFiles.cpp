@@ -64,6 +64,12 @@ Status ImportedFiles::joinBlocks() {
   for (const auto &[name, place] : table)
     if (name.ends_with(BlockScales::ofBlocks))
       names.push_back(name.substr(0, name.size() - BlockScales::ofBlocks.size()));
+    else if (name.ends_with(BlockScales::ofScales) && place.entry->dtype == DType::u8)
+      if (std::string blocks =
+              name.substr(0, name.size() - BlockScales::ofScales.size()) + std::string(BlockScales::ofBlocks);
+          !table.count(blocks))
+        return Status::error(ErrorCode::corruptFile, "{}: tensor '{}' has scales of blocks, but there is no '{}'",
+                             place.file->path(), escaped(name), escaped(blocks));
   for (const std::string &name : names) {
     auto blocks = table.find(name + std::string(BlockScales::ofBlocks)),
          scalesOfBlocks = table.find(name + std::string(BlockScales::ofScales));
@@ -162,6 +168,13 @@ Status ImportedFiles::checkNames(const std::vector<LogicalTensor> &tensors) cons
       std::string name = recipe.nameOf(expert);
       auto found = table.find(name);
       if (found == table.end()) {
+        std::string inBlocks = name + std::string(BlockScales::ofBlocks);
+        if (!scales.isMxfp4 && table.count(inBlocks))
+          return Status::error(
+              ErrorCode::corruptFile,
+              "{}: holds '{}' in the place of '{}', and no config.json beside it says of which form these blocks "
+              "are; valid: one with quantization_config (of gpt-oss quant_method mxfp4)",
+              path, escaped(inBlocks), escaped(name));
         if (++missingCount == 1) {
           missing = fmt::format("'{}', which is '{}'", escaped(name), tensor.name);
           if (recipe.layer) // "model.layers.3."
@@ -233,6 +246,9 @@ Status ImportedFiles::check(const LogicalTensor &tensor) const {
                                toString(tensor.dtype),
                                converts(DType::f32, tensor.dtype) ? "f32, bf16, f16" : toString(tensor.dtype)));
     if (const Place *ofBlocks = scalesOf(found->first); ofBlocks && isScaled(entry)) {
+      if (scales.isMxfp4)
+        return wrong(
+            "is F8_E4M3, but config.json beside it says quant_method mxfp4 (quantization_config); valid: fp8 there");
       if (!scales.rows)
         return wrong(
             fmt::format("is F8_E4M3, and no config.json beside it says of which blocks its scales are; valid: one "

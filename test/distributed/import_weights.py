@@ -585,7 +585,7 @@ report_export("kimi_linear respelled", folder / "kimi_linear.braid", folder / "k
 YARN = {"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1, "truncate": False, "original_max_position_embeddings": 4096, "rope_theta": 150000}
 # A config beside the weights says what the program's does, in whatever spelling, or is refused.
 for family, wheres in {
-        "qwen3_moe": [{}], "qwen2": [{}],
+        "qwen3_moe": [{}, {"layer_types": ["full_attention"] * 3}, {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}], "qwen2": [{}],
         "mixtral": [{}, {"model_type": None}, {"rope_theta": 1e6, "dtype": "bfloat16", "max_position_embeddings": 99, "train": {"batch": 9}},
                     {"rope_parameters": {"rope_type": "default", "rope_theta": 1000000}, "rope_scaling": None, "head_dim": 8},
                     {"num_local_experts": None, "num_experts": 4}, {"sliding_window": None}, {"head_dim": None, "rms_norm_eps": 1e-5},

@@ -161,9 +161,13 @@ error_of("pairs of other blocks", lambda t: t | {"0.down_blocks": ("U8", np.ones
 error_of("pairs with few scales", lambda t: t | {"0.down_scales": ("U8", np.ones((E, M, 2), np.uint8))}, config=MXFP4)
 error_of("pairs twice", lambda t: t | {"0.down": ("F32", np.ones((E, F, M), np.float32))}, config=MXFP4)
 error_of("pairs and no config", config={})
+error_of("pairs as fp8", config=FP8)
+error_of("scales alone", without("0.down_blocks"), config=MXFP4)
 packed, program = four, eight
 error_of("no scales", without("0.o_scale_inv"))
 error_of("few scales", lambda t: t | {"0.o_scale_inv": ("F32", np.ones((2, 5), np.float32))})
+error_of("scales of fp8", lambda t: t | {"0.o_scale_inv": ("F8_E4M3", np.ones((3, 5), np.uint8))})
+error_of("fp8 as mxfp4", config=MXFP4)
 error_of("scales of integers", lambda t: t | {"0.o_scale_inv": ("I32", np.ones((3, 5), np.int32))})
 error_of("scales of what has none", lambda t: t | {"e_scale_inv": ("F32", np.ones((16, 5), np.float32))})
 error_of("a vector", lambda t: t | {"n": ("F8_E4M3", np.ones(D, np.uint8)), "n_scale_inv": ("F32", np.ones(5, np.float32))})

@@ -85,9 +85,9 @@ TEST(HuggingFace, FalconH1Norms) {
 
 TEST(HuggingFace, FalconH1Errors) {
   const std::pair<const char *, const char *> cases[] = {
-      {R"("ssm_multipliers": [1.0, 2.0])", "ssm_multipliers: a list is not a list of 5 numbers or null"},
+      {R"("ssm_multipliers": [1.0, 2.0])", "ssm_multipliers: has 2 numbers; valid: 5 numbers, or null"},
       {R"("ssm_multipliers": [1, 1, 0, 1, 1])", "ssm_multipliers[2]: 0 is out of range; valid: above 0 to 1e+06"},
-      {R"("mlp_multipliers": 3)", "mlp_multipliers: 3 is not a list of 2 numbers or null"},
+      {R"("mlp_multipliers": 3)", "mlp_multipliers: 3 is no list; valid: 2 numbers, or null"},
       {R"("mlp_multipliers": [1, "a"])", "mlp_multipliers[1]: \"a\" is not a number; valid: above 0 to 1e+06"},
       {R"("key_multiplier": 0)", "key_multiplier: 0 is out of range; valid: above 0 to 1e6"},
       {R"("mamba_d_ssm": 1000, "mamba_n_heads": 128)",
