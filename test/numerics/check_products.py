@@ -3,7 +3,7 @@
 
     check_products.py [short|ring|boxes|group_boxes|deep|ends [even|odd]|loss [short]|pairs|split [short]]   (braid-compile and braid-run of test/emulator/cuda; BRAID_ARCH=sm_80,emulated for the products of warps)
 
-`short`: without large cases whose kernels others have, too, on sm_80 of weights in one orientation and of bf16 only, of a loss only the rows that are ordinary or far, of parts only terms of one sign beside what is unbounded; `even`, `odd`: every other case, each kind of end in both; `ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
+`short`: without large cases whose kernels others have, too, of weights in one orientation (on sm_80 in the other, and of bf16 only), of a loss only the rows that are ordinary or far, of parts only terms of one sign beside what is unbounded; `even`, `odd`: every other case, each kind of end in both; `ring`: only products whose ring of stages goes round several times; `boxes`, `group_boxes`, `ends`, `loss`: some in tiles of 128 x 256, for devices too; `deep`: such of several steps; `pairs`: of clusters whose blocks read the same columns; `split`: f32 in parts of bf16. The sizes are those at which `braid-gemm-kernels` takes each of its tiles. Limits as in check_linear.py: one rounding to bf16.
 """
 
 import json
@@ -409,7 +409,7 @@ def main(parts="", share=""):
         add_sums(program, rng, 130, 96, (320, 16, 384), False)
         return program.finish()
     everything, ampere = parts != "short", os.environ.get("BRAID_ARCH", "").startswith("sm_80")
-    for transposed in (False, True) if everything or not ampere else (True,):
+    for transposed in (False, True) if everything else (ampere,):
         add_linear(program, rng, 1, 200, 330, 256, transposed)  # tiles of 64 x 16; more iterations than the ring has stages; a rest along k
         for T, N in ((2048, 1024), (1024, 1024), (1024, 512), (512, 512)):  # of 128 x 128, 64 x 128, 64 x 64, 64 x 32
             add_linear(program, rng, 1, T, 48, N, transposed)
