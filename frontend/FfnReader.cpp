@@ -80,9 +80,14 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
     r.choice("activation", spec.activation, activationNames());
     r.boolean("bias", spec.bias);
     r.number("gate_multiplier", spec.gateMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
-    if (r.has("gate_multiplier") && !ffnActivation(spec.activation).gated)
-      r.error("gate_multiplier", "has no gate to be of with activation \"" + spec.activation +
-                                     "\"; valid: with swiglu, geglu, geglu_tanh, reglu, swiglu_clamp");
+    if (r.has("gate_multiplier") && !ffnActivation(spec.activation).gated) {
+      std::vector<StringRef> gated;
+      for (const Activation &each : ffnActivations())
+        if (each.gated)
+          gated.push_back(each.name);
+      r.error("gate_multiplier",
+              "has no gate to be of with activation \"" + spec.activation + "\"; valid: with " + json::join(gated));
+    }
     spec.residual = readResidual(r, errors, model);
     return spec;
   }

@@ -159,7 +159,7 @@ void Translation::fixedKeysOfOnePart() {
   if (family.name != "mamba")
     (void)take("time_step_rank"); // Mamba's
   stepLimit();
-  only("quantization_config", Value());
+  quantization();
 }
 
 void Translation::stepLimit() {

@@ -178,7 +178,11 @@ for key, value in (("weight_block_size", None), ("weight_block_size", [16]), ("w
     error_of(f"{key} {json.dumps(value)}", config={"quantization_config": FP8["quantization_config"] | {key: value}})
 error_of("a list", config={"quantization_config": [1]})
 error_of("blocks of 128", config={"quantization_config": {"quant_method": "fp8"}})
-template = write_library(folder / "template", packed, FP8)
-result = subprocess.run(["braid-run", "export", program, "--checkpoint", write_library(folder / "plain", plain, None), "--like", template, "--output", folder / "exported"],
-                        capture_output=True, text=True)
-print("exported:", result.stderr.strip(), (folder / "exported").exists())
+def export_to(what, program, plain, packed, config):
+    template, source = write_library(folder / "template", packed, config), write_library(folder / "plain", plain, None)
+    result = subprocess.run(["braid-run", "export", program, "--checkpoint", source, "--like", template, "--output", folder / "exported"], capture_output=True, text=True)
+    print(f"{what} exported:", result.stderr.strip(), (folder / "exported").exists())
+
+
+export_to("fp8", program, plain, packed, FP8)
+export_to("mxfp4", folder / "pairs.braid", large, small, MXFP4)

@@ -62,6 +62,7 @@ TEST(HuggingFace, Mamba2) {
     "ffn_pattern": "-", "ffns": {}, "init": {"kind": "normal", "std": 0.1, "scale_output": false}})");
   EXPECT_EQ(parameters(*parse(text).spec), 7'285'403'648);
   EXPECT_TRUE(parse(config("mamba2", R"("time_step_limit": [0.0, {"__float__": "Infinity"}])")).spec);
+  EXPECT_TRUE(parse(config("mamba2", R"("quantization_config": {"quant_method": "fp8"})")).spec);
   EXPECT_TRUE(parse(config("mamba2", R"("rescale_prenorm_residual": true)")).spec->init.scaleOutput);
 }
 

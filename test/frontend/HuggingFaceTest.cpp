@@ -295,6 +295,9 @@ TEST(HuggingFace, Refusals) {
        "linear_num_key_heads: 5 does not divide linear_num_value_heads 32; valid: 1, 2, 4, 8, 16, 32"},
       {"mamba2", R"("num_heads": 64)",
        "num_heads: 64 times head_dim 64 is not expand 2 times hidden_size 4096; valid: numbers with equal products"},
+      {"mamba2", R"("quantization_config": {"quant_method": "modelopt"})",
+       "quantization_config: an object says that weights are quantized in a form that is not read; valid: null, or one "
+       "with quant_method \"fp8\" or \"mxfp4\""},
       {"mamba2", R"("use_bias": true)", "use_bias: true of a mamba2 config is not computed; valid: false"},
       {"mamba2", R"("time_step_limit": [0.0, 1.0])",
        "time_step_limit: a list bounds steps, which is not computed; valid: [0.0, Infinity]"},

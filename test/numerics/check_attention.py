@@ -56,8 +56,9 @@ class Attention:
         exact = dict(zip(inputs, rounded(list(inputs.values()), self.dtype)))
         more = {}
         if self.sinks:
-            # Among the scores, and above all.
-            more["sinks"] = rounded([np.linspace(0, 9, self.sinks.type.shape[0]) * size], self.sinks.type.dtype)[0]
+            # Among the scores, and above all; in f64 also far below, where a row of one key has a weight near 1 and so gradients in which f32 has
+            # few digits left.
+            more["sinks"] = rounded([np.linspace(-4 if self.dtype == "f64" else 0, 9, self.sinks.type.shape[0]) * size], self.sinks.type.dtype)[0]
         compute = attention_shared if len(self.names) > 3 else attention
         (o, lse), pull = compute(*(exact[n] for n in self.names), documents, self.scale, **self.settings, **more)
         references = {"o": o, "lse": lse} | {f"d{n}": d for n, d in zip([*self.names, *more], pull(exact["do"]))}

@@ -1,31 +1,10 @@
-"""Layers of one part in whole models: a mixer without a feed-forward, a feed-forward without a mixer, either beside layers of both.
-
-Loss, every gradient, the optimizer's step and decoding after prefills of several lengths against the reference model, with documents packed
-into rows, in f64 (1e-9, gradients 1e-8) and f32 (loss 2e-6, gradients 3e-5, logits 1e-5); central differences of one model.
-"""
+"""Layers of one part in whole models: a mixer without a feed-forward, a feed-forward without a mixer, either beside layers of both (whole_models.py)."""
 
 import sys
 
-import numpy as np
+from whole_models import ATTENTION, MAMBA2, MOE, RWKV7, check_models
 
-from check_gradients import check_differences
-from check_mixer import check_update
-from compiled_model import CompiledModel, check_decoding, check_reference, perturbed
-from harness import Report
-
-BASE = {
-    "vocab_size": 29,
-    "d_model": 24,
-    "context_len": 63,
-    "max_documents": 3,
-    "init": {"std": 0.5, "scale_output": False},
-    "train": {"batch": 2, "seq_len": 37, "weight_decay": 0.1, "clip_norm": 0.5},
-}
-MAMBA2 = {"kind": "mamba2", "heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8}
-ATTENTION = {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 8}
-RWKV7 = {"kind": "rwkv7", "heads": 2, "head_dim": 8, "gate_rank": 8}
 DENSE = {"kind": "dense", "hidden": 24, "activation": "relu2"}
-MOE = {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8}
 
 MODELS = {
     # No feed-forward at all: two runs of equal layers, in repeats.
@@ -79,26 +58,11 @@ MODELS = {
 F32 = ("mixers", "mixed")
 
 
-def main():
-    report = Report("parts")
-    rng = np.random.default_rng(31)
-    with report:
-        for dtype, name in [("f64", name) for name in MODELS] + [("f32", name) for name in F32]:
-            exact = dtype == "f64"
-            report.name = f"parts {name} {dtype}"
-            model = CompiledModel(BASE | MODELS[name] | {"name": name, "dtype": dtype}, report.folder, f"{name}-{dtype}")
-            names = {n.split(".", 2)[2] for n in model.logical(model.initial(5)) if n.startswith("layers.1.")}
-            if name in ("rounds", "sandwich", "post"):  # a feed-forward alone
-                report.line(all(n.startswith(("norm2", "ffn", "moe", "shared")) for n in names), "weights of layer 1", str(sorted(names)))
-            weights = perturbed(model.initial(5), rng)
-            batch, documents = model.batch(rng, [[0, 11, 12, 37], [0, 20, 33, 33]])
-            values = check_reference(report, model, weights, batch, documents, None if exact else 3e-5)
-            check_update(report, model, weights, batch, documents, dtype)
-            check_decoding(report, model, weights, rng, ((1,), (30,), (7, 32)), limit=None if exact else 1e-5)
-            if name == "mixed" and exact:
-                check_differences(report, model, weights, batch, values)
-    return report.finish()
+def look(report, name, model):
+    names = {n.split(".", 2)[2] for n in model.logical(model.initial(5)) if n.startswith("layers.1.")}
+    if name in ("rounds", "sandwich", "post"):  # a feed-forward alone
+        report.line(all(n.startswith(("norm2", "ffn", "moe", "shared")) for n in names), "weights of layer 1", str(sorted(names)))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_models("parts", MODELS, F32, 31, "mixed", look))

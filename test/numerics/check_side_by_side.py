@@ -1,34 +1,13 @@
-"""Mixers side by side in one layer, and the multipliers, biases and bounds that a Mamba-2 mixer may have: whole models.
-
-Loss, every gradient, the optimizer's step and decoding after prefills of several lengths against the reference model, with documents packed
-into rows, in f64 (1e-9, gradients 1e-8) and f32 (loss 2e-6, gradients 3e-5, logits 1e-5); central differences of one model.
-"""
+"""Mixers side by side in one layer, and the multipliers, biases and bounds that a Mamba-2 mixer may have: whole_models.py."""
 
 import sys
 
-import numpy as np
+from whole_models import ATTENTION, MAMBA2, MOE, RWKV7, check_models
 
-from check_gradients import check_differences
-from check_mixer import check_update
-from compiled_model import CompiledModel, check_decoding, check_reference, perturbed
-from harness import Report
-
-BASE = {
-    "vocab_size": 29,
-    "d_model": 24,
-    "context_len": 63,
-    "max_documents": 3,
-    "init": {"std": 0.5, "scale_output": False},
-    "train": {"batch": 2, "seq_len": 37, "weight_decay": 0.1, "clip_norm": 0.5},
-}
-ATTENTION = {"kind": "attention", "heads": 4, "kv_heads": 2, "head_dim": 8}
 WINDOW = ATTENTION | {"kv_heads": 1, "window": 7}
-MAMBA2 = {"kind": "mamba2", "heads": 4, "key_heads": 2, "head_dim": 16, "value_dim": 8}
-RWKV7 = {"kind": "rwkv7", "heads": 2, "head_dim": 8, "gate_rank": 8}
 GLA = {"kind": "gla", "heads": 2, "head_dim": 8, "gate_rank": 5}
 MLA = {"kind": "mla", "heads": 2, "kv_rank": 6, "head_dim": 8, "rope_dim": 4}
 DENSE = {"kind": "dense", "hidden": 24}
-MOE = {"kind": "moe", "num_experts": 6, "top_k": 2, "expert_hidden": 16, "shared_hidden": 8}
 FACTORS = {"q": 1.3, "k": 0.7, "v": 1.6, "g": 0.4, "dt": 1.9}
 
 MODELS = {
@@ -95,23 +74,5 @@ MODELS = {
 F32 = ("falcon", "many")
 
 
-def main():
-    report = Report("side-by-side")
-    rng = np.random.default_rng(37)
-    with report:
-        for dtype, name in [("f64", name) for name in MODELS] + [("f32", name) for name in F32]:
-            exact = dtype == "f64"
-            report.name = f"side-by-side {name} {dtype}"
-            model = CompiledModel(BASE | MODELS[name] | {"name": name, "dtype": dtype}, report.folder, f"{name}-{dtype}")
-            weights = perturbed(model.initial(5), rng)
-            batch, documents = model.batch(rng, [[0, 11, 12, 37], [0, 20, 33, 33]])
-            values = check_reference(report, model, weights, batch, documents, None if exact else 3e-5)
-            check_update(report, model, weights, batch, documents, dtype)
-            check_decoding(report, model, weights, rng, ((1,), (30,), (7, 32)), limit=None if exact else 1e-5)
-            if name == "sandwich" and exact:
-                check_differences(report, model, weights, batch, values)
-    return report.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_models("side-by-side", MODELS, F32, 37, "sandwich"))
