@@ -28,6 +28,9 @@ public:
   bool isText() const { return text; }
   // What tokens of this corpus are called: "byte" or "token".
   std::string_view unit() const { return text ? "byte" : "token"; }
+  // Of tokens that a tokenizer made: the bytes of their text; else 0.
+  uint64_t textBytes() const { return bytesOfText; }
+  void addTextBytes(uint64_t bytes) { bytesOfText += bytes; }
   uint64_t documents() const { return ends.size(); }
   uint64_t begin(uint64_t document) const { return document ? ends[document - 1] : 0; }
   uint64_t end(uint64_t document) const { return ends[document]; }
@@ -65,7 +68,7 @@ private:
 
   int64_t vocabularySize;
   bool text;
-  uint64_t count = 0, tokenHash;
+  uint64_t count = 0, bytesOfText = 0, tokenHash;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<uint32_t>> storage;
   std::vector<FilePart> parts; // none: all is in storage
   std::vector<uint64_t> ends;

@@ -16,7 +16,7 @@ namespace braid::runtime {
 
 namespace {
 
-constexpr uint64_t chunkBytes = uint64_t(1) << 20;
+constexpr uint64_t chunkBytes = uint64_t(1) << 20, waitingBytes = uint64_t(1) << 23;
 constexpr std::array<std::pair<DataFormat, std::string_view>, 5> formats = {{{DataFormat::text, "text"},
                                                                              {DataFormat::jsonl, "jsonl"},
                                                                              {DataFormat::u16, "u16"},
@@ -84,6 +84,10 @@ public:
   Reader(Corpus &corpus, const DataOptions &options, bool inMemory)
       : corpus(corpus), separator(options.separator), inMemory(inMemory), memory(machineMemoryBytes()) {
     field = options.field.value_or("text");
+    if (options.tokenizer) {
+      tokenizer = options.tokenizer.get();
+      encoders.emplace(options.tokenizer, options.threads);
+    }
   }
 
   Status read(const std::string &path, DataFormat format) {
@@ -91,7 +95,8 @@ public:
     if (file.size() == 0)
       return Status::error(ErrorCode::corruptFile, "{}: is empty", path);
     switch (format) {
-    case DataFormat::text: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
+    case DataFormat::text:
+      return encoders ? readText(file) : readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
     case DataFormat::jsonl: return readLines(file);
     case DataFormat::u16: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u16, "u16");
     case DataFormat::u32: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u32, "u32");
@@ -114,13 +119,68 @@ private:
     corpus.append(tokens);
   }
 
+  // ---- What a tokenizer reads ----
+
+  struct Texts { // that wait until there are enough for all threads
+    std::vector<std::string> texts;
+    std::vector<std::string> places; // of each, for messages
+    size_t bytes = 0;
+  };
+
+  Status readText(const InputFile &file) {
+    if (file.size() > memory)
+      return Status::error(ErrorCode::unsupported,
+                           "{}: has {} bytes, but the machine has {} bytes of memory, and a tokenizer reads a document "
+                           "as a whole",
+                           file.path(), file.size(), memory);
+    std::string text(file.size(), '\0');
+    BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
+    wait(std::move(text), file.path());
+    return waiting.bytes < waitingBytes ? Status::success() : encodeWaiting(file.path());
+  }
+
+  void wait(std::string text, std::string place) {
+    waiting.bytes += text.size();
+    waiting.texts.push_back(std::move(text));
+    waiting.places.push_back(std::move(place));
+  }
+
+public:
+  // The last of what read() was given; nothing without a tokenizer.
+  Status encodeWaiting(const std::string &path) {
+    if (waiting.texts.empty())
+      return Status::success();
+    Texts texts = std::exchange(waiting, {});
+    size_t failed = 0;
+    auto tokens = encoders->encode(texts.texts, failed);
+    if (!tokens)
+      return tokens.status().withContext(texts.places[failed]);
+    for (size_t i = 0; i < texts.texts.size(); ++i)
+      BRAID_TRY(addEncoded((*tokens)[i], texts.texts[i].size()).withContext(texts.places[i]));
+    return checkMemory(path);
+  }
+
+private:
+  Status addEncoded(std::vector<int32_t> &tokens, size_t bytes) {
+    if (separator && (tokens.empty() || tokens.back() != *separator))
+      tokens.push_back(static_cast<int32_t>(*separator));
+    for (int32_t token : tokens)
+      if (token >= corpus.vocabulary())
+        return Status::error("the tokenizer {} makes token {} of it, but the program's vocabulary has 0 to {}",
+                             tokenizer->path(), token, corpus.vocabulary() - 1);
+    corpus.addTextBytes(bytes);
+    add(std::span(reinterpret_cast<const uint32_t *>(tokens.data()), tokens.size()));
+    corpus.endDocument();
+    return Status::success();
+  }
+
   // What cannot fit is said before the machine is out of memory.
-  Status checkMemory(const InputFile &file) {
+  Status checkMemory(const std::string &path) {
     if (corpus.size() > memory / corpus.width())
       return Status::error(ErrorCode::unsupported,
                            "{}: up to here the data has {} tokens of {} bytes, but the machine has {} bytes of "
                            "memory; token files (u16, u32, npy) and text are not held in memory",
-                           file.path(), corpus.size(), corpus.width(), memory);
+                           path, corpus.size(), corpus.width(), memory);
     return Status::success();
   }
 
@@ -133,13 +193,22 @@ private:
         return Status::success();
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) // an empty line holds no document
         continue;
-      BRAID_TRY(addRecord(line).withContext(fmt::format("{}:{}", file.path(), lines.number())));
-      BRAID_TRY(checkMemory(file));
+      std::string place = fmt::format("{}:{}", file.path(), lines.number());
+      Expected<JsonRecord> record = parseJsonRecord(line, field, corpus.vocabulary());
+      if (!record)
+        return record.status().withContext(place);
+      bool encoded = record->text && encoders;
+      if (encoded)
+        wait(std::move(*record->text), place);
+      if (!encoded || waiting.bytes >= waitingBytes) // documents stay in their order
+        BRAID_TRY(encodeWaiting(file.path()));
+      if (!encoded)
+        BRAID_TRY(addRecord(*record).withContext(place));
+      BRAID_TRY(checkMemory(file.path()));
     }
   }
 
-  Status addRecord(std::string_view line) {
-    BRAID_ASSIGN(JsonRecord record, parseJsonRecord(line, field, corpus.vocabulary()));
+  Status addRecord(const JsonRecord &record) {
     if (record.text) {
       // A corpus of text has byte units, one of tokens must not silently hold some bytes.
       if (!corpus.isText())
@@ -216,6 +285,9 @@ private:
 
   Corpus &corpus;
   std::optional<int64_t> separator;
+  const Tokenizer *tokenizer = nullptr;
+  std::optional<TextEncoders> encoders;
+  Texts waiting;
   std::string field;
   bool inMemory;
   uint64_t memory; // of the machine
@@ -241,8 +313,8 @@ Expected<bool> firstLineIsText(const std::string &path, const std::string &field
 
 // Small data is kept in memory: it costs nothing there, and what happens to its files then does not matter. JSON has no
 // tokens to go back to.
-Expected<bool> fitsMemory(const std::vector<std::string> &files, DataFormat format, uint64_t limit) {
-  if (format == DataFormat::jsonl)
+Expected<bool> fitsMemory(const std::vector<std::string> &files, DataFormat format, bool encoded, uint64_t limit) {
+  if (format == DataFormat::jsonl || encoded)
     return true;
   uint64_t bytes = 0;
   for (const std::string &path : files) {
@@ -262,20 +334,23 @@ Expected<Corpus> readAll(std::span<const std::string> paths, int64_t vocabulary,
   if (format == DataFormat::jsonl) {
     BRAID_ASSIGN(text, firstLineIsText(files.front(), options.field.value_or("text"), vocabulary));
   }
+  bool encoded = text && options.tokenizer;
+  text &= !encoded;
   if (text && (!options.bytes || vocabulary < 256))
     return Status::error(
         ErrorCode::unsupported,
         "{}: text is read as bytes, which need a vocabulary of 256 or more whose tokens are bytes; the "
-        "program has {} other tokens: give token files (u16, u32, npy, jsonl with an array)",
+        "program has {} other tokens: give their --tokenizer, or token files (u16, u32, npy, jsonl with an array)",
         files.front(), vocabulary);
   if (options.separator && (*options.separator < 0 || *options.separator >= (text ? 256 : vocabulary)))
     return Status::error("--separator={}: must be a token from 0 to {}", *options.separator,
                          (text ? 256 : vocabulary) - 1);
-  BRAID_ASSIGN(bool inMemory, fitsMemory(files, format, options.memoryBytes));
+  BRAID_ASSIGN(bool inMemory, fitsMemory(files, format, encoded, options.memoryBytes));
   Corpus corpus(text ? 256 : vocabulary, text);
   Reader reader(corpus, options, inMemory);
   for (const std::string &file : files)
     BRAID_TRY(reader.read(file, format));
+  BRAID_TRY(reader.encodeWaiting(files.back()));
   return corpus;
 }
 

@@ -46,6 +46,7 @@ private:
   Json stepMetrics(double seconds, double learningRate) const;
   void writeMetrics(const Json &line);
   Status evaluateHeldout(bool last);
+  Status keepTokenizer();
   Status keepLock();
   // A checkpoint replaces the older ones when a step with its weights was finite; until then there is one more.
   int kept() const { return options.keep + 1; }
@@ -257,6 +258,7 @@ Status Trainer::start() {
       BRAID_TRY(syncDirectory(options.checkpointDir));
       BRAID_ASSIGN(lock, DirectoryLock::acquire(options.checkpointDir));
       BRAID_TRY(removeUnfinished(options.checkpointDir));
+      BRAID_TRY(keepTokenizer());
     }
     BRAID_TRY(rank.barrier("checkpoint lock")); // the list is read under the lock,
     BRAID_TRY(checkSharedDirectory());
@@ -426,6 +428,19 @@ Status Trainer::evaluateHeldout(bool last) {
   return Status::success();
 }
 
+// What generates from these checkpoints reads prompts as this training read its data.
+Status Trainer::keepTokenizer() {
+  if (options.tokenizer.empty())
+    return Status::success();
+  std::string path = options.checkpointDir + "/tokenizer.json";
+  if (pathExists(path)) {
+    BRAID_ASSIGN(std::string known, readTextFile(path));
+    if (known == options.tokenizer)
+      return Status::success();
+  }
+  return writeFileAtomic(path, options.tokenizer);
+}
+
 // A directory that was removed or renamed under the run is made anew, and locked anew. Where another put checkpoints in
 // its place, the run ends: it would remove them as its own older ones.
 Status Trainer::keepLock() {
@@ -444,7 +459,7 @@ Status Trainer::keepLock() {
                          directory, existing.back());
   progress->message(
       fmt::format("step {}: {} or its .lock was removed or replaced; it is locked again", state.step, directory));
-  return Status::success();
+  return keepTokenizer();
 }
 
 // What a step that was not finite leaves to go on from. The step may be the first with the weights of the last

@@ -8,6 +8,7 @@
 #include "runtime/io/Npy.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/io/Shape.h"
+#include "runtime/text/Tokenizer.h"
 #include "runtime/train/CheckpointIndex.h"
 #include "runtime/train/ImportMap.h"
 
@@ -98,6 +99,47 @@ void npy(std::span<const uint8_t> bytes) {
     std::abort();
 }
 
+// A tokenizer.json, and what it makes of some texts and tokens.
+void tokenizer(std::span<const uint8_t> bytes) {
+  auto read = Tokenizer::parse({reinterpret_cast<const char *>(bytes.data()), bytes.size()}, "fuzz");
+  if (!read)
+    return;
+  TextEncoder encoder(*read);
+  TextDecoder decoder(*read, /*special=*/true);
+  for (std::string_view text :
+       {"", " ", "  The braid's 3 strands,\r\n\tof 1234.5 <end> \u00e9\u4e2d\u6587\U0001f600 ab"}) {
+    auto tokens = encoder.encode(text);
+    if (!tokens)
+      continue; // a search that takes too many steps
+    for (int32_t token : *tokens) {
+      if (token < 0 || token >= (*read)->vocabulary())
+        std::abort();
+      (void)decoder.add(token).ok();
+    }
+  }
+  for (int32_t token = -1; token < 20; ++token)
+    (void)decoder.add(token).ok();
+}
+
+// A regular expression, and behind the first newline the text in which it is looked for.
+void pattern(std::span<const uint8_t> bytes) {
+  std::string_view input(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  std::string_view expression = input.substr(0, input.find('\n'));
+  std::string_view text = input.substr(std::min(input.size(), expression.size() + 1));
+  auto compiled = Pattern::compile(expression);
+  if (!compiled || firstInvalidUtf8(text))
+    return;
+  size_t last = 0;
+  (void)compiled
+      ->forEachMatch(text,
+                     [&](size_t begin, size_t end) {
+                       if (begin < last || end < begin || end > text.size())
+                         std::abort();
+                       last = end;
+                     })
+      .ok();
+}
+
 // Three bytes choose the format and where tokens are kept, the shape of rows and the vocabulary; the rest is the file.
 // Then lines of metrics of a run that is resumed.
 void data(std::span<const uint8_t> bytes) {
@@ -136,7 +178,9 @@ constexpr Target table[] = {{"program", program},
                             {"safetensors", safetensors},
                             {"import", importMap},
                             {"npy", npy},
-                            {"data", data}};
+                            {"data", data},
+                            {"tokenizer", tokenizer},
+                            {"pattern", pattern}};
 
 } // namespace
 

@@ -19,9 +19,9 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAILER = 32  # of a program file: runtime/schema/ProgramTrailer.h
 TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "import": "runtime",
-           "program": "runtime", "data": "runtime", "description": "compiler", "module": "compiler"}
+           "program": "runtime", "data": "runtime", "tokenizer": "runtime", "pattern": "runtime", "description": "compiler", "module": "compiler"}
 # Modules and descriptions are slower to read.
-SHARE = {"description": 0.25, "module": 0.1}
+SHARE = {"tokenizer": 0.5, "description": 0.25, "module": 0.1}
 LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
 
 MODULE = """func.func @main(%x: tensor<1x8x16xf32> {braid.name = "x", braid.role = "input"},
@@ -73,6 +73,24 @@ def data_seeds():
     yield b"\x03\x04\x01" + struct.pack("<8I", *range(8))
     yield from (b"\x04\x04\x01" + array for array in npy_seeds())
     yield b"\x00\x01\x00" + b'{"step": 1, "loss": 2}\n{"step": 9}\n{"st'
+
+
+def tokenizer_seeds():
+    for path in sorted(glob.glob(os.path.join(ROOT, "test", "tokenizers", "*.json"))):
+        with open(path, "rb") as file:
+            tokenizer = json.load(file)
+        merges, vocab = tokenizer["model"]["merges"][:8], tokenizer["model"]["vocab"]  # few of both are changed sooner
+        texts = {part for merge in merges for part in (merge.split(" ") if isinstance(merge, str) else merge)}
+        kept = {text: number for text, number in vocab.items() if number < 40 or text in texts or len(text) < 4}
+        tokenizer["model"] |= {"vocab": kept, "merges": [m for m in merges if "".join(m.split(" ") if isinstance(m, str) else m) in kept]}
+        yield json.dumps(tokenizer, ensure_ascii=False).encode()
+
+
+def pattern_seeds():
+    text = "\nThe braid's  3 strands,\r\n\tof 1234.5 \u00e9\u4e2d\u6587 ab"
+    for expression in (r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+                       r"[\p{Lu}\p{Ll}&&[^\p{Han}]]+|\p{Han}", r"(?m:.)x{,3}|[[:alpha:]_]+\h", r"\w+|[^\w\s]+|\u4e2d", r"(a|b*)+c|^|$"):
+        yield (expression + text).encode()
 
 
 def program_seeds(work):
@@ -147,7 +165,7 @@ def module_seeds():
 
 def seeds(target, work):
     made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "import": import_seeds, "data": data_seeds,
-            "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
+            "tokenizer": tokenizer_seeds, "pattern": pattern_seeds, "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
     corpus = os.path.join(work, target)
     shutil.rmtree(corpus, ignore_errors=True)
     os.makedirs(corpus)

@@ -68,7 +68,8 @@ TEST_F(DataRead, TextIsBytesAndFilesAreDocuments) {
   EXPECT_EQ(read({})->size(), 0u);
   expectError(read({a}, {}, 32),
               a + ": text is read as bytes, which need a vocabulary of 256 or more whose tokens are bytes; "
-                  "the program has 32 other tokens: give token files (u16, u32, npy, jsonl with an array)");
+                  "the program has 32 other tokens: give their --tokenizer, or token files (u16, u32, npy, jsonl with "
+                  "an array)");
   expectError(read({text("empty", "")}), directory / "empty" + ": is empty");
   EXPECT_NE(read({directory / "gone"}).message().find("gone: cannot open"), std::string::npos);
 }
@@ -168,6 +169,42 @@ TEST_F(DataRead, LongLinesAndFilesOfManyChunks) {
   for (size_t i = 0; i < many.size(); ++i)
     many[i] = static_cast<uint32_t>(i * 2654435761u % 100000);
   expectDocuments(read({raw("b.u32", many)}, {}, 100000), {std::vector<int32_t>(many.begin(), many.end())});
+}
+
+TEST_F(DataRead, TextsThatATokenizerReads) {
+  DataOptions options;
+  options.bytes = false;
+  options.threads = 3;
+  options.tokenizer = *Tokenizer::parse(R"J({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "added_tokens": [{"id": 9, "content": "|"}],
+      "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 300}, "merges": ["a b"]}})J",
+                                        "t.json");
+  Expected<Corpus> corpus = read({text("a.txt", "abc"), text("b.txt", "c|a")}, options, 400);
+  expectDocuments(corpus, {{300, 2}, {2, 9, 0}});
+  EXPECT_EQ(corpus->textBytes(), 6u);
+  EXPECT_EQ(corpus->unit(), "token");
+  // With a separator every document has one at its end, whether it was written there or not.
+  options.separator = 9;
+  expectDocuments(read({directory / "a.txt", directory / "b.txt"}, options, 400), {{300, 2, 9}, {2, 9}, {0, 9}});
+  expectDocuments(read({text("c.txt", "a|")}, options, 400), {{0, 9}});
+  // Lines of both kinds stay in their order, also where they are many.
+  std::string lines;
+  Documents documents;
+  for (int i = 0; i < 30; ++i) {
+    bool tokens = i % 7 == 3;
+    std::string letters(tokens ? 0 : size_t(1) << 19, "abc"[i % 3]);
+    lines += tokens ? fmt::format("{{\"text\": [{}]}}\n", i) : fmt::format("{{\"text\": \"{}\"}}\n", letters);
+    documents.push_back(tokens ? std::vector<int32_t>{i} : std::vector<int32_t>(letters.size(), i % 3));
+  }
+  options.separator = std::nullopt;
+  expectDocuments(read({text("d.jsonl", lines)}, options, 400), documents);
+  expectError(read({text("e.jsonl", "{\"text\": \"a\"}\n{\"text\": \"ab\"}\n")}, options, 300),
+              directory / "e.jsonl:2" +
+                  ": the tokenizer t.json makes token 300 of it, but the program's vocabulary has 0 to 299");
+  expectError(read({text("f.txt", "a\xe9")}, options, 400),
+              directory / "f.txt" + ": byte 1 (0xe9) is no UTF-8, which a tokenizer reads");
+  // Token files are what they are.
+  expectDocuments(read({raw<uint16_t>("g.u16", {399, 1})}, options, 400), {{399, 1}});
 }
 
 TEST_F(DataRead, RawTokens) {

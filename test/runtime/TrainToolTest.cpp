@@ -285,7 +285,8 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
     more.insert(more.begin(), generate.begin(), generate.end());
     expectError(more, part, code);
   };
-  generateError({"--prompt", "a"}, "its 200 tokens are not bytes: give the prompt as --prompt-tokens 1,2,3");
+  generateError({"--prompt", "a"},
+                "its 200 tokens are not bytes: give their --tokenizer, or the prompt as --prompt-tokens 1,2,3");
   generateError({"--prompt-tokens", "1,200"}, "--prompt-tokens: token 1 is '200', but the vocabulary has 0 to 199");
   for (const char *wrong : {"1,x", "1,", "1,-1", "1,99999999999999999999"})
     generateError({"--prompt-tokens", wrong}, "--prompt-tokens: token 1 is '");
@@ -320,7 +321,8 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
     writeText(directory / "p.jsonl", text);
     generateError({"--prompts", "p.jsonl"}, part);
   };
-  promptsError("[1]\n\"a\"\n", "p.jsonl:2: n.braid: its 200 tokens are not bytes: give the prompt as [1, 2, 3]");
+  promptsError("[1]\n\"a\"\n",
+               "p.jsonl:2: n.braid: its 200 tokens are not bytes: give their --tokenizer, or the prompt as [1, 2, 3]");
   promptsError("[1, 200]", "p.jsonl:1: token 1 is 200, but the vocabulary has 0 to 199");
   promptsError("[1, 18446744073709551615]", "p.jsonl:1: token 1 is 18446744073709551615, but");
   promptsError("[-1]", "p.jsonl:1: token 0 is -1, but the vocabulary has 0 to 199");

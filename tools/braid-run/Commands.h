@@ -3,6 +3,7 @@
 
 #include "runtime/Program.h"
 #include "runtime/data/ReadCorpus.h"
+#include "runtime/text/Tokenizer.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/Rank.h"
 #include "tools/braid-run/FileUses.h"
@@ -19,6 +20,7 @@ using Action = std::function<runtime::Status()>;
 Action addTrain(CLI::App &command);
 Action addEval(CLI::App &command);
 Action addGenerate(CLI::App &command);
+Action addTokenize(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addExport(CLI::App &command);
 Action addInfo(CLI::App &command);
@@ -62,14 +64,26 @@ struct DataFlags {
   std::vector<std::string> paths;
   std::string format; // empty: by the files' endings
   std::optional<std::string> field;
-  std::optional<int64_t> separator;
+  std::optional<std::string> separator;
 };
 void addDataOptions(CLI::App &command, DataFlags &flags);
 // Which files those are.
 void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std::string> &paths);
-// The files of `paths`, read for the program as the flags say.
+using Tokenizer = std::shared_ptr<const runtime::Tokenizer>; // null: none
+// --tokenizer
+void addTokenizerOption(CLI::App &command, std::string &path);
+// What reads the texts of a command: `path`, or, where that is empty and the program's tokens are not bytes, what lies
+// beside the weights in `checkpoint` (empty: nowhere).
+runtime::Expected<Tokenizer> tokenizerOf(const runtime::Program &program, const std::string &path,
+                                         const std::string &checkpoint);
+// --separator: a number, or the text of a token.
+CLI::Option *addSeparatorOption(CLI::App &command, std::optional<std::string> &separator, const std::string &help);
+runtime::Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &text,
+                                                      const Tokenizer &tokenizer);
+
+// The files of `paths`, read for the program as the flags say; texts by the tokenizer, if there is one.
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
-                                            const std::vector<std::string> &paths);
+                                            const std::vector<std::string> &paths, Tokenizer tokenizer);
 
 // Collective: loadCheckpoint, with a remark where the checkpoint comes from a model that computes something else.
 runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, runtime::Restored what);

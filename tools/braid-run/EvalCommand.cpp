@@ -9,7 +9,7 @@ using namespace braid::runtime;
 namespace {
 
 struct Options {
-  std::string program, checkpoint;
+  std::string program, checkpoint, tokenizer;
   DataFlags data;
   RankFlags ranks;
 };
@@ -22,7 +22,8 @@ Status run(const Options &options) {
   addDataUses(uses, "--data", options.data.paths);
   uses.readsCheckpoints("--checkpoint", options.checkpoint);
   BRAID_TRY(uses.check());
-  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
+  BRAID_ASSIGN(Tokenizer tokenizer, tokenizerOf(*program, options.tokenizer, options.checkpoint));
+  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, tokenizer));
   EvalResult result;
   BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
@@ -38,6 +39,12 @@ Status run(const Options &options) {
     return Status::success();
   fmt::print("held-out loss  {:>8.4f} nats/{} {:>8.4f} bits/{}  over {} in {:.1f} s\n", shown(result.nats),
              corpus.unit(), shown(result.bits()), corpus.unit(), counted(result.tokens, corpus.unit()), result.seconds);
+  if (corpus.textBytes() > 0)
+    fmt::print("of the text    {:>8.4f} nats/byte {:>8.4f} bits/byte  over {}, {:.2f} a token\n",
+               shown(result.nats * static_cast<double>(result.tokens) / static_cast<double>(corpus.textBytes())),
+               shown(result.bits() * static_cast<double>(result.tokens) / static_cast<double>(corpus.textBytes())),
+               counted(corpus.textBytes(), "byte"),
+               static_cast<double>(corpus.textBytes()) / static_cast<double>(corpus.size()));
   if (result.assignments > 0)
     fmt::print("experts        {:>8.2f} % of {} assignments found no slot\n",
                100.0 * static_cast<double>(result.dropped) / static_cast<double>(result.assignments),
@@ -52,6 +59,7 @@ Action addEval(CLI::App &command) {
   addProgramOption(command, options->program);
   addCheckpointOption(command, options->checkpoint);
   addDataOptions(command, options->data);
+  addTokenizerOption(command, options->tokenizer);
   addRankOptions(command, options->ranks);
   return [options] { return run(*options); };
 }

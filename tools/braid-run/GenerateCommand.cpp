@@ -22,12 +22,12 @@ namespace {
 using Json = nlohmann::json;
 
 struct Options {
-  std::string program, checkpoint;
+  std::string program, checkpoint, tokenizer;
   std::optional<std::string> prompt;
   std::string promptTokens; // 1,2,3
   std::optional<std::string> prompts; // a file
   int64_t maxTokens = 0;
-  std::optional<int64_t> separator;
+  std::optional<std::string> separator;
   SamplerOptions sampler;
   const CLI::Option *temperatureFlag = nullptr, *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr;
   RankFlags ranks;
@@ -37,17 +37,45 @@ using Tokens = std::vector<int32_t>;
 
 struct Prompts {
   std::vector<Tokens> tokens;
+  std::vector<std::string> texts; // where they were given as texts; then so are continuations
   std::vector<size_t> lines; // of the file, from 1, for each
-  bool text = false; // given as text; then so are continuations, of bytes alone
+  bool text = false;
 };
 
-Status checkReadsBytes(const Program &program, std::string_view instead) {
-  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
-  BRAID_ASSIGN(bool bytes, readsBytes(program));
-  return bytes ? Status::success()
-               : Status::error(ErrorCode::unsupported, "{}: its {} tokens are not bytes: give the prompt as {}",
-                               program.path(), vocabulary, instead);
-}
+// What turns the texts of a program into tokens: a tokenizer, or they are bytes.
+class PromptReader {
+public:
+  PromptReader(const Program &program, int64_t vocabulary, Tokenizer tokenizer)
+      : program(program), vocabulary(vocabulary), tokenizer(tokenizer) {
+    if (tokenizer)
+      encoder.emplace(std::move(tokenizer));
+  }
+
+  // `instead`: how tokens are given.
+  Expected<Tokens> tokensOf(std::string_view text, std::string_view instead) {
+    if (!encoder) {
+      BRAID_ASSIGN(bool bytes, readsBytes(program));
+      if (!bytes)
+        return Status::error(ErrorCode::unsupported,
+                             "{}: its {} tokens are not bytes: give their --tokenizer, or the prompt as {}",
+                             program.path(), vocabulary, instead);
+      return byteTokens(text);
+    }
+    BRAID_ASSIGN(Tokens tokens, encoder->encode(text));
+    for (int32_t token : tokens)
+      if (token >= vocabulary)
+        return Status::error("the tokenizer {} makes token {} of the prompt, but the vocabulary of {} has 0 to {}",
+                             tokenizer->path(), token, program.path(), vocabulary - 1);
+    return tokens;
+  }
+
+  const Program &program;
+  const int64_t vocabulary;
+
+private:
+  Tokenizer tokenizer;
+  std::optional<TextEncoder> encoder;
+};
 
 // 1,2,3
 Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
@@ -67,7 +95,8 @@ Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
 }
 
 // A line of --prompts: "text" or [1, 2, 3].
-Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int64_t vocabulary, bool &text) {
+Expected<Tokens> tokensOfLine(std::string_view line, PromptReader &reader, std::optional<std::string> &text) {
+  int64_t vocabulary = reader.vocabulary;
   Json value;
   try {
     value = Json::parse(line);
@@ -76,10 +105,9 @@ Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int
     return Status::error("is no JSON{}: {}; valid: a text in quotation marks, or token numbers as [1, 2, 3]",
                          place ? fmt::format(", at character {}", place->byte) : "", jsonReason(error));
   }
-  text = value.is_string();
-  if (text) {
-    BRAID_TRY(checkReadsBytes(program, "[1, 2, 3]"));
-    return byteTokens(value.get_ref<const std::string &>());
+  if (value.is_string()) {
+    text = value.get<std::string>();
+    return reader.tokensOf(*text, "[1, 2, 3]");
   }
   if (!value.is_array())
     return Status::error("is {}, no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3]",
@@ -97,7 +125,7 @@ Expected<Tokens> tokensOfLine(std::string_view line, const Program &program, int
   return tokens;
 }
 
-Expected<Prompts> promptsOfFile(const std::string &path, const Program &program, int64_t vocabulary) {
+Expected<Prompts> promptsOfFile(const std::string &path, PromptReader &reader) {
   if (path.empty())
     return Status::error("--prompts: the name of the file is empty");
   BRAID_ASSIGN(std::string file, readTextFile(path));
@@ -109,14 +137,16 @@ Expected<Prompts> promptsOfFile(const std::string &path, const Program &program,
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) // as in data: an empty line holds nothing
       continue;
-    bool text = false;
-    Expected<Tokens> tokens = tokensOfLine(line, program, vocabulary, text);
+    std::optional<std::string> text;
+    Expected<Tokens> tokens = tokensOfLine(line, reader, text);
     if (!tokens)
       return tokens.status().withContext(fmt::format("{}:{}", path, number));
-    if (!prompts.tokens.empty() && text != prompts.text)
+    if (!prompts.tokens.empty() && text.has_value() != prompts.text)
       return Status::error("{}:{}: the prompt is {}, but those before it are {}; valid: all of one kind", path, number,
                            text ? "a text" : "token numbers", prompts.text ? "texts" : "token numbers");
-    prompts.text = text;
+    prompts.text = text.has_value();
+    if (text)
+      prompts.texts.push_back(*std::move(text));
     prompts.tokens.push_back(std::move(*tokens));
     prompts.lines.push_back(number);
   }
@@ -125,16 +155,18 @@ Expected<Prompts> promptsOfFile(const std::string &path, const Program &program,
   return prompts;
 }
 
-Expected<Prompts> promptsOf(const Options &options, const Program &program) {
+Expected<Prompts> promptsOf(const Options &options, const Program &program, const Tokenizer &tokenizer) {
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
+  PromptReader reader(program, vocabulary, tokenizer);
   if (options.prompts)
-    return promptsOfFile(*options.prompts, program, vocabulary);
+    return promptsOfFile(*options.prompts, reader);
   Prompts prompts;
   prompts.text = options.prompt.has_value();
   if (options.prompt) {
-    BRAID_TRY(checkReadsBytes(program, "--prompt-tokens 1,2,3"));
-    prompts.tokens.push_back(byteTokens(*options.prompt));
+    BRAID_ASSIGN(Tokens tokens, reader.tokensOf(*options.prompt, "--prompt-tokens 1,2,3"));
+    prompts.tokens.push_back(std::move(tokens));
+    prompts.texts.push_back(*options.prompt);
   } else {
     BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
     prompts.tokens.push_back(std::move(tokens));
@@ -151,7 +183,8 @@ Status checkPrompts(const Generator &generator, const Prompts &prompts, const Op
 }
 
 // Every rank draws for itself, so all must draw alike.
-Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &prompts) {
+Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &prompts,
+               std::optional<int64_t> separator) {
   auto number = [](auto value) { return fmt::format("{}", value); };
   const SamplerOptions &sampler = options.sampler;
   std::string all;
@@ -162,7 +195,7 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
                                                    : !options.prompts ? "--prompt-tokens"
                                                                       : "--prompts"},
                                {"--max-tokens", number(options.maxTokens)},
-                               {"--separator", options.separator ? number(*options.separator) : "none"},
+                               {"--separator", separator ? number(*separator) : "none"},
                                {"--temperature", number(sampler.temperature)},
                                {"--top-k", number(sampler.topK)},
                                {"--top-p", number(sampler.topP)},
@@ -170,30 +203,48 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
   return rank.agree(asked, "generate");
 }
 
-// Writes texts as they come: of a single prompt the prompt and each token, bytes as they are, other tokens as numbers
-// (1,2,3); of a file of prompts a line of JSON for each, in their order.
+// The text of continuations: bytes as they are, or what a tokenizer makes of the tokens behind their prompt.
+class ContinuationText {
+public:
+  explicit ContinuationText(Tokenizer tokenizer) : tokenizer(std::move(tokenizer)) {}
+
+  Status begin(const Tokens &prompt) {
+    if (!tokenizer)
+      return Status::success();
+    decoder.emplace(tokenizer, /*special=*/false);
+    for (int32_t token : prompt)
+      BRAID_TRY(decoder->add(token).status());
+    return Status::success();
+  }
+  Expected<std::string> add(int32_t token) {
+    return decoder ? decoder->add(token) : Expected<std::string>(std::string(1, static_cast<char>(token)));
+  }
+
+private:
+  Tokenizer tokenizer;
+  std::optional<TextDecoder> decoder;
+};
+
+// Writes texts as they come: of a single prompt the prompt and each token, as text, or as numbers (1,2,3); of a file of
+// prompts a line of JSON for each, in their order.
 class Writer {
 public:
-  Writer(const Prompts &given, size_t maxTokens)
-      : prompts(given.tokens), maxTokens(maxTokens), lines(!given.lines.empty()), text(given.text),
-        made(prompts.size()), complete(prompts.size()) {}
+  Writer(const Prompts &given, size_t maxTokens, Tokenizer tokenizer)
+      : prompts(given.tokens), texts(given.texts), maxTokens(maxTokens), lines(!given.lines.empty()), text(given.text),
+        continuation(std::move(tokenizer)), made(prompts.size()), complete(prompts.size()) {}
 
   // `last`: nothing follows it.
   bool add(size_t prompt, int32_t token, bool last) {
     made[prompt].push_back(token);
     complete[prompt] = last || made[prompt].size() == maxTokens;
-    if (failed)
+    if (failed || !status.ok())
       return false;
-    if (lines)
-      return writeLines();
-    if (made[0].size() == 1)
-      for (int32_t given : prompts[0])
-        put(given);
-    put(token);
-    return flush();
+    status = lines ? writeLines() : write(token);
+    return status.ok() && flush();
   }
 
   Status finish() {
+    BRAID_TRY(status);
     if (!lines)
       std::fputc('\n', stdout);
     return flush() ? Status::success() : writeError("standard output", failed);
@@ -207,30 +258,47 @@ private:
     return failed == 0;
   }
   // Those that are complete, up to the first that is not.
-  bool writeLines() {
+  Status writeLines() {
     for (; done < made.size() && complete[done]; ++done) {
       Json line = {{"prompt", prompts[done]}, {"tokens", made[done]}};
       if (text) {
-        line["prompt"] = bytesOf(prompts[done]);
-        line["text"] = bytesOf(made[done]);
+        std::string all;
+        BRAID_TRY(continuation.begin(prompts[done]));
+        for (int32_t token : made[done]) {
+          BRAID_ASSIGN(std::string added, continuation.add(token));
+          all += added;
+        }
+        line["prompt"] = texts[done];
+        line["text"] = all;
       }
       fmt::print("{}\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
-    return flush();
+    return Status::success();
   }
-  static std::string bytesOf(const Tokens &tokens) { return std::string(tokens.begin(), tokens.end()); }
-  void put(int32_t token) {
-    if (text)
-      std::fputc(token, stdout);
-    else
-      fmt::print("{}{}", written ? "," : "", token);
-    written = true;
+  Status write(int32_t token) {
+    bool first = made[0].size() == 1;
+    if (!text) {
+      if (first)
+        fmt::print("{},", fmt::join(prompts[0], ","));
+      fmt::print("{}{}", first ? "" : ",", token);
+      return Status::success();
+    }
+    if (first) {
+      BRAID_TRY(continuation.begin(prompts[0]));
+      std::fwrite(texts[0].data(), 1, texts[0].size(), stdout);
+    }
+    BRAID_ASSIGN(std::string added, continuation.add(token));
+    std::fwrite(added.data(), 1, added.size(), stdout);
+    return Status::success();
   }
 
   const std::vector<Tokens> &prompts;
+  const std::vector<std::string> &texts; // of prompts
   size_t maxTokens, done = 0;
   int failed = 0; // errno
-  bool lines, text, written = false;
+  Status status = Status::success();
+  bool lines, text;
+  ContinuationText continuation;
   std::vector<Tokens> made;
   std::vector<bool> complete;
 };
@@ -256,24 +324,28 @@ Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
   warnIdleRankFlags(*program, options.ranks, ranks);
-  BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program));
+  BRAID_ASSIGN(Tokenizer tokenizer, tokenizerOf(*program, options.tokenizer, options.checkpoint));
+  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, tokenizer));
+  BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program, tokenizer));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
-    size_t choices = prompts.text ? 256 : generator.vocabulary();
+    size_t choices = generator.vocabulary();
+    if (prompts.text) // what has no text is not chosen
+      choices = std::min<size_t>(choices, tokenizer ? static_cast<size_t>(tokenizer->vocabulary()) : 256);
     if (rank.isFirst())
       warnIdleDraws(options, choices, ranks);
-    BRAID_TRY(agreeOn(rank, options, prompts.tokens));
+    BRAID_TRY(agreeOn(rank, options, prompts.tokens, separator));
     BRAID_TRY(checkPrompts(generator, prompts, options));
     BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
     // Every rank draws the same tokens from the same logits; the first one writes them.
-    Writer writer(prompts, static_cast<size_t>(options.maxTokens));
+    Writer writer(prompts, static_cast<size_t>(options.maxTokens), tokenizer);
     auto emit = [&](size_t prompt, int32_t token) {
-      bool last = options.separator == token;
+      bool last = separator == token;
       if (rank.isFirst() && !writer.add(prompt, token, last))
         return AfterToken::endAll;
       return last ? AfterToken::endText : AfterToken::goOn;
     };
-    if (options.separator && *options.separator >= static_cast<int64_t>(choices))
+    if (separator && *separator >= static_cast<int64_t>(choices))
       return Status::error("--separator={}: must be a token from 0 to {}", *options.separator, choices - 1);
     BRAID_ASSIGN(GenerateResult result,
                  generate(generator, prompts.tokens, options.maxTokens, options.sampler, choices, emit));
@@ -294,10 +366,11 @@ Action addGenerate(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
   addCheckpointOption(command, options->checkpoint);
+  addTokenizerOption(command, options->tokenizer);
   CLI::Option_group *prompt = command.add_option_group("prompt");
   prompt
       ->add_option("--prompt", options->prompt,
-                   "Text to continue, at least one byte; it is printed in front of the continuation")
+                   "Text to continue, at least one token; it is printed in front of the continuation")
       ->type_name("TEXT");
   prompt
       ->add_option(
@@ -315,10 +388,8 @@ Action addGenerate(CLI::App &command) {
       ->type_name("FILE");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
-  integerIn(command.add_option("--separator", options->separator,
-                               "A text ends behind this token, which is its last one (as of documents in training)"),
-            0, maxTokenCount)
-      ->type_name("TOKEN");
+  addSeparatorOption(command, options->separator,
+                     "A text ends behind this token, which is its last one (as of documents in training)");
   SamplerOptions &sampler = options->sampler;
   options->temperatureFlag =
       numberIn(

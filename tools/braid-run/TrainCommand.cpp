@@ -16,7 +16,7 @@ using namespace braid::runtime;
 namespace {
 
 struct Options {
-  std::string program;
+  std::string program, tokenizer;
   DataFlags data;
   std::vector<std::string> heldout;
   RankFlags ranks;
@@ -56,6 +56,8 @@ Status checkFiles(const Options &options, const RankOptions &ranks) {
   addDataUses(uses, "--heldout", options.heldout);
   if (!options.train.checkpointDir.empty())
     uses.writesCheckpoints("--checkpoint-dir", options.train.checkpointDir);
+  if (!options.tokenizer.empty())
+    uses.reads("--tokenizer", options.tokenizer);
   if (!options.train.initFrom.empty())
     uses.readsCheckpoints("--init-from", options.train.initFrom);
   if (!options.train.metricsPath.empty())
@@ -72,8 +74,18 @@ Status run(Options &options) {
   warnIdleRankFlags(*program, options.ranks, ranks);
   options.train.resume |= options.train.resumeStep.has_value();
   BRAID_TRY(checkFiles(options, ranks));
-  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths));
-  BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout));
+  BRAID_ASSIGN(Tokenizer tokenizer,
+               tokenizerOf(*program, options.tokenizer, options.train.resume ? options.train.checkpointDir : ""));
+  if (!tokenizer) {
+    BRAID_ASSIGN(tokenizer, tokenizerOf(*program, "", options.train.initFrom));
+  }
+  if (tokenizer) {
+    BRAID_ASSIGN(options.train.tokenizer, readTextFile(tokenizer->path()));
+    if (contentHash(std::as_bytes(std::span(options.train.tokenizer))) != tokenizer->hash())
+      return Status::error(ErrorCode::ioError, "{}: is being changed", tokenizer->path());
+  }
+  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, tokenizer));
+  BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout, tokenizer));
   if (!options.heldout.empty()) // now, and not when the training is over
     BRAID_TRY(PackedRows::checkPairs(heldout).withContext("held-out data"));
   if (!options.heldout.empty() && heldout.isText() != corpus.isText())
@@ -135,6 +147,7 @@ Action addTrain(CLI::App &command) {
   TrainOptions &train = options->train;
   addProgramOption(command, options->program);
   addDataOptions(command, options->data);
+  addTokenizerOption(command, options->tokenizer);
   integerIn(
       command.add_option(
           "--steps", train.steps,

@@ -134,10 +134,7 @@ void addDataOptions(CLI::App &command, DataFlags &flags) {
       ->type_name("NAME");
   command.add_option("--field", flags.field, "Field of JSON Lines: a string, or an array of tokens (default: text)")
       ->type_name("NAME");
-  integerIn(
-      command.add_option("--separator", flags.separator, "This token ends a document, of which it is the last one"), 0,
-      maxTokenCount)
-      ->type_name("TOKEN");
+  addSeparatorOption(command, flags.separator, "This token ends a document, of which it is the last one");
 }
 
 void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std::string> &paths) {
@@ -149,15 +146,17 @@ void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std:
 }
 
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
-                                            const std::vector<std::string> &paths) {
+                                            const std::vector<std::string> &paths, Tokenizer tokenizer) {
   using namespace runtime;
   DataOptions options;
   options.field = flags.field;
-  options.separator = flags.separator;
   options.format = parseDataFormat(flags.format);
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(options.bytes, readsBytes(program));
+  BRAID_ASSIGN(options.separator, separatorOf(flags.separator, tokenizer));
+  options.tokenizer = std::move(tokenizer);
+  options.threads = std::max(std::thread::hardware_concurrency(), 1u);
   return readCorpus(paths, vocabulary, options);
 }
 
@@ -227,6 +226,7 @@ int main(int argc, char **argv) {
       {"train", "Train a model on text or tokens", addTrain},
       {"eval", "Measure the loss of a trained model on text or tokens", addEval},
       {"generate", "Continue a text with a trained model", addGenerate},
+      {"tokenize", "Turn texts into tokens, or tokens into texts", addTokenize},
       {"call", "Call one function with NumPy files", addCall},
       {"export", "Write the weights of a checkpoint for other software", addExport},
       {"info", "Describe a program: functions, memory, kernels, mesh", addInfo},

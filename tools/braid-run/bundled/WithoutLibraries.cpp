@@ -1,8 +1,10 @@
-// Stands in for the parts of the runtime that call oneDNN and MPI, in braid-run-bundled: programs for CPUs with matrix
-// products, and ranks that are processes, are refused.
+// Stands in for the parts of the runtime that call oneDNN and MPI, and for tokenizers with what matches and normalizes
+// their texts, in braid-run-bundled: programs for CPUs with matrix products, ranks that are processes, and tokenizers
+// are refused.
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/WidenedMatmul.h"
+#include "runtime/text/Tokenizer.h"
 
 namespace braid::runtime {
 namespace {
@@ -11,6 +13,10 @@ Status noOneDnn() {
   return Status::error(ErrorCode::unsupported,
                        "this braid-run has no oneDNN, which matrix products of programs for CPUs "
                        "need; valid: a program compiled with --target=cuda");
+}
+
+Status noTokenizers() {
+  return Status::error(ErrorCode::unsupported, "this braid-run has no tokenizers; valid: tokens instead of text");
 }
 
 } // namespace
@@ -38,5 +44,14 @@ Expected<std::unique_ptr<CommunicatorGroup>> connectMpi(const MeshInfo &, const 
   return startMpi("a launcher").status();
 }
 std::string mpiLibrary() { return "none"; }
+
+Expected<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string &) { return noTokenizers(); }
+std::optional<int32_t> Tokenizer::tokenOf(std::string_view) const { return std::nullopt; }
+Expected<std::vector<int32_t>> TextEncoder::encode(std::string_view, bool) { return noTokenizers(); }
+Expected<std::string> TextDecoder::add(int32_t) { return noTokenizers(); }
+TextEncoders::TextEncoders(std::shared_ptr<const Tokenizer>, unsigned) {}
+Expected<std::vector<std::vector<int32_t>>> TextEncoders::encode(std::span<const std::string>, size_t &) {
+  return noTokenizers();
+}
 
 } // namespace braid::runtime

@@ -1,0 +1,46 @@
+// Tokens beside those of the model: a text is cut where they stand before anything else happens to it.
+#pragma once
+
+#include "runtime/text/Pieces.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace braid::runtime {
+
+struct AddedToken {
+  int32_t token;
+  std::string content;
+  bool singleWord = false;                      // not beside what \w means
+  bool leftStrip = false, rightStrip = false;   // takes the blanks on that side with it
+  bool normalized = false;                      // is looked for behind the normalizer
+  bool special = false;                         // of the format, not of the text
+};
+
+class AddedTokens {
+public:
+  static Expected<AddedTokens> make(std::vector<AddedToken> tokens, const Normalizer &normalizer);
+
+  // The pieces of a text: added tokens, and normalized text between them.
+  Expected<std::vector<TextPiece>> cut(std::string_view text, const Normalizer &normalizer) const;
+
+  const AddedToken *find(int32_t token) const;
+  std::optional<int32_t> tokenOf(std::string_view content) const;
+  const std::vector<AddedToken> &all() const { return tokens; }
+
+private:
+  // What is looked for in one pass: texts by their first byte, the longest first.
+  struct Needle {
+    std::string text;
+    size_t index; // of `tokens`
+  };
+  using Needles = std::vector<std::vector<Needle>>;
+
+  void cut(const Needles &needles, TextPiece piece, std::vector<TextPiece> &out) const;
+
+  std::vector<AddedToken> tokens;
+  std::unordered_map<int32_t, size_t> ofNumber;
+  Needles raw, normal;
+};
+
+} // namespace braid::runtime

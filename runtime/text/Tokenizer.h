@@ -1,0 +1,91 @@
+// Text to tokens and back, as Hugging Face's tokenizer.json says: added tokens, normalizers, pre-tokenizers, byte pair
+// encoding, the tokens put around a text, and the decoder. What such a file may say and this does not read is refused by
+// name, with what is read: no text is ever cut otherwise than its model was trained with.
+#pragma once
+
+#include "runtime/ContentHash.h"
+#include "runtime/text/AddedTokens.h"
+#include "runtime/text/BytePairs.h"
+#include "runtime/text/TokenDecoder.h"
+
+#include <memory>
+#include <span>
+
+namespace braid::runtime {
+
+class Tokenizer {
+public:
+  // A file, or a directory with a tokenizer.json.
+  static Expected<std::shared_ptr<const Tokenizer>> load(const std::string &path);
+  // The text of such a file; `path` is for errors.
+  static Expected<std::shared_ptr<const Tokenizer>> parse(std::string_view json, const std::string &path);
+
+  const std::string &path() const { return file; }
+  // Of the file's text.
+  const ContentHash &hash() const { return textHash; }
+  // One more than the greatest token.
+  int64_t vocabulary() const { return vocabularySize; }
+  // The token that has exactly this text, added ones first.
+  std::optional<int32_t> tokenOf(std::string_view content) const;
+  // The tokens put before and behind a text.
+  const std::vector<int32_t> &prefix() const { return prefixTokens; }
+  const std::vector<int32_t> &suffix() const { return suffixTokens; }
+
+private:
+  friend class TextEncoder;
+  friend class TextDecoder;
+  friend class TokenizerReader;
+
+  std::string file;
+  ContentHash textHash;
+  AddedTokens added;
+  Normalizer normalizer;
+  PreTokenizer preTokenizer;
+  BytePairs model;
+  Decoder decoder;
+  std::vector<int32_t> prefixTokens, suffixTokens;
+  int64_t vocabularySize = 0;
+};
+
+// Of one thread. Remembers the tokens of pieces that it has seen.
+class TextEncoder {
+public:
+  explicit TextEncoder(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer(std::move(tokenizer)) {}
+
+  // An error names the byte that is no UTF-8. `whole`: with what is put around a text.
+  Expected<std::vector<int32_t>> encode(std::string_view text, bool whole = true);
+
+private:
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unordered_map<std::string, std::vector<int32_t>> known;
+};
+
+// Of one text, token by token.
+class TextDecoder {
+public:
+  // `special`: also tokens of the format are written.
+  TextDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool special)
+      : tokenizer(std::move(tokenizer)), special(special), decoder(this->tokenizer->decoder) {}
+
+  // The bytes that the token adds; numbers without a token add none.
+  Expected<std::string> add(int32_t token);
+
+private:
+  std::shared_ptr<const Tokenizer> tokenizer;
+  [[maybe_unused]] bool special;
+  TokenDecoder decoder;
+};
+
+// Encodes texts side by side on several threads.
+class TextEncoders {
+public:
+  TextEncoders(std::shared_ptr<const Tokenizer> tokenizer, unsigned threads);
+
+  // The tokens of each. An error is that of the first text that has one, whose number is `failed`.
+  Expected<std::vector<std::vector<int32_t>>> encode(std::span<const std::string> texts, size_t &failed);
+
+private:
+  std::vector<TextEncoder> encoders; // one a thread
+};
+
+} // namespace braid::runtime

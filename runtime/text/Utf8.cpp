@@ -1,0 +1,111 @@
+#include "runtime/text/Utf8.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <utf8proc.h>
+
+namespace braid::runtime {
+
+namespace {
+
+bool isAscii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+// Negative: no UTF-8.
+utf8proc_ssize_t read(std::string_view text, utf8proc_int32_t &character) {
+  return utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t *>(text.data()),
+                          static_cast<utf8proc_ssize_t>(std::min<size_t>(text.size(), 4)), &character);
+}
+
+} // namespace
+
+std::optional<size_t> firstInvalidUtf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    utf8proc_int32_t character;
+    utf8proc_ssize_t bytes = read(text.substr(at), character);
+    if (bytes <= 0)
+      return at;
+    at += static_cast<size_t>(bytes);
+  }
+  return std::nullopt;
+}
+
+size_t firstCharacterBytes(std::string_view text) {
+  size_t bytes = 1;
+  while (bytes < text.size() && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80)
+    ++bytes;
+  return bytes;
+}
+
+size_t lastCharacterBegin(std::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80)
+    --at;
+  return at;
+}
+
+char32_t firstCharacter(std::string_view text) {
+  utf8proc_int32_t character = 0;
+  read(text, character);
+  return static_cast<char32_t>(character);
+}
+
+void appendCharacter(std::string &text, char32_t character) {
+  std::array<utf8proc_uint8_t, 4> bytes;
+  utf8proc_ssize_t count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(character), bytes.data());
+  text.append(reinterpret_cast<const char *>(bytes.data()), static_cast<size_t>(count));
+}
+
+bool isBlank(char32_t character) {
+  return (character >= 0x09 && character <= 0x0d) || character == 0x20 || character == 0x85 || character == 0xa0 ||
+         character == 0x1680 || (character >= 0x2000 && character <= 0x200a) || character == 0x2028 ||
+         character == 0x2029 || character == 0x202f || character == 0x205f || character == 0x3000;
+}
+
+bool isOfWord(char32_t character) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(character))) {
+  case UTF8PROC_CATEGORY_LU:
+  case UTF8PROC_CATEGORY_LL:
+  case UTF8PROC_CATEGORY_LT:
+  case UTF8PROC_CATEGORY_LM:
+  case UTF8PROC_CATEGORY_LO:
+  case UTF8PROC_CATEGORY_MN:
+  case UTF8PROC_CATEGORY_MC:
+  case UTF8PROC_CATEGORY_ME:
+  case UTF8PROC_CATEGORY_ND:
+  case UTF8PROC_CATEGORY_NL:
+  case UTF8PROC_CATEGORY_PC: return true;
+  // Letters in circles and squares are alphabetic, too, and two format characters join words.
+  default:
+    return (character >= 0x24b6 && character <= 0x24e9) || (character >= 0x1f130 && character <= 0x1f149) ||
+           (character >= 0x1f150 && character <= 0x1f169) || (character >= 0x1f170 && character <= 0x1f189) ||
+           character == 0x200c || character == 0x200d;
+  }
+}
+
+Expected<std::string> normalized(std::string_view text, NormalForm form) {
+  if (isAscii(text)) // is its own in every form
+    return std::string(text);
+  int options = UTF8PROC_STABLE;
+  options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == NormalForm::nfkc || form == NormalForm::nfkd)
+    options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t *result = nullptr;
+  utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
+                   &result, static_cast<utf8proc_option_t>(options));
+  std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, std::free);
+  if (bytes < 0)
+    return Status::error(ErrorCode::internal, "a text of {} bytes has no normal form: {}", text.size(),
+                         utf8proc_errmsg(bytes));
+  return std::string(reinterpret_cast<const char *>(result), static_cast<size_t>(bytes));
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,257 @@
+// Tokenizers: what Hugging Face's tokenizers made of the texts in test/tokenizers (benchmark/peers/tokens.py wrote
+// them), and what is said of files that are read otherwise there.
+#include "test/runtime/TrainFixture.h"
+
+#include "runtime/text/Tokenizer.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// What is no text as JSON has it.
+std::string shownText(const std::string &bytes) {
+  return Json::parse(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
+
+std::string decoded(const std::shared_ptr<const Tokenizer> &tokenizer, const std::vector<int32_t> &tokens,
+                    bool special) {
+  TextDecoder decoder(tokenizer, special);
+  std::string text;
+  for (int32_t token : tokens) {
+    Expected<std::string> added = decoder.add(token);
+    EXPECT_TRUE(added) << added.message();
+    text += *added;
+  }
+  return shownText(text);
+}
+
+TEST(Tokenizers, TextsAreThoseOfTheLibrary) {
+  int kinds = 0;
+  for (const auto &entry : std::filesystem::directory_iterator(BRAID_TEST_TOKENIZERS)) {
+    std::filesystem::path path = entry.path();
+    if (path.extension() != ".json")
+      continue;
+    ++kinds;
+    auto tokenizer = Tokenizer::load(path.string());
+    ASSERT_TRUE(tokenizer) << tokenizer.message();
+    EXPECT_EQ((*tokenizer)->path(), path.string());
+    std::vector<std::string> texts;
+    std::vector<std::vector<int32_t>> expected;
+    TextEncoder encoder(*tokenizer);
+    std::istringstream lines(readText(path.replace_extension(".cases.jsonl").string()));
+    for (std::string line; std::getline(lines, line);) {
+      Json cases = Json::parse(line);
+      SCOPED_TRACE(path.string() + " " + cases["text"].dump());
+      texts.push_back(cases["text"]);
+      expected.push_back(cases["tokens"]);
+      auto tokens = encoder.encode(texts.back());
+      ASSERT_TRUE(tokens) << tokens.message();
+      EXPECT_EQ(*tokens, expected.back());
+      auto plain = encoder.encode(texts.back(), /*whole=*/false);
+      ASSERT_TRUE(plain) << plain.message();
+      EXPECT_EQ(*plain, cases["plain"].get<std::vector<int32_t>>());
+      EXPECT_EQ(decoded(*tokenizer, *tokens, false), cases["decoded"].get<std::string>());
+      EXPECT_EQ(decoded(*tokenizer, *tokens, true), cases["decoded_all"].get<std::string>());
+      for (int32_t token : *tokens)
+        EXPECT_LT(token, (*tokenizer)->vocabulary());
+    }
+    EXPECT_GT(texts.size(), 50u);
+    // Side by side, in their order.
+    TextEncoders encoders(*tokenizer, 3);
+    size_t failed = 0;
+    auto all = encoders.encode(texts, failed);
+    ASSERT_TRUE(all) << all.message();
+    EXPECT_EQ(*all, expected);
+  }
+  EXPECT_EQ(kinds, 15);
+}
+
+// The letters a to d and what two pairs make of them; an added token.
+Json small() {
+  return Json::parse(R"({
+    "added_tokens": [{"id": 6, "content": "<end>", "special": true}],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "ab": 4, "abc": 5}, "merges": ["a b", ["ab", "c"]]}})");
+}
+
+Expected<std::shared_ptr<const Tokenizer>> parsed(const Json &json) { return Tokenizer::parse(json.dump(), "t.json"); }
+
+std::vector<int32_t> tokensOf(const Json &json, std::string_view text) {
+  auto tokenizer = parsed(json);
+  EXPECT_TRUE(tokenizer) << tokenizer.message();
+  auto tokens = TextEncoder(*tokenizer).encode(text);
+  EXPECT_TRUE(tokens) << tokens.message();
+  return *tokens;
+}
+
+TEST(Tokenizers, PairsAreJoinedInTheirOrder) {
+  EXPECT_EQ(tokensOf(small(), "abcab<end>dab"), (std::vector<int32_t>{5, 4, 6, 3, 4}));
+  EXPECT_EQ(tokensOf(small(), ""), std::vector<int32_t>());
+  Json listedTwice = small(); // the later rank counts, so c and d are joined first
+  listedTwice["model"]["vocab"]["cd"] = 7;
+  listedTwice["model"]["merges"] = {"a b", "ab c", "c d", "ab c"};
+  EXPECT_EQ(tokensOf(listedTwice, "abcd"), (std::vector<int32_t>{4, 7}));
+  auto tokenizer = *parsed(small());
+  EXPECT_EQ(tokenizer->vocabulary(), 7);
+  EXPECT_EQ(tokenizer->tokenOf("<end>"), 6);
+  EXPECT_EQ(tokenizer->tokenOf("abc"), 5);
+  EXPECT_EQ(tokenizer->tokenOf("bc"), std::nullopt);
+}
+
+TEST(Tokenizers, NumbersWithoutATokenHaveNoText) {
+  EXPECT_EQ(decoded(*parsed(small()), {5, 700, -1, 6, 0}, true), "abc<end>a");
+  EXPECT_EQ(decoded(*parsed(small()), {5, 700, -1, 6, 0}, false), "abca");
+}
+
+TEST(Tokenizers, TextThatIsNoUtf8IsNamed) {
+  auto tokenizer = *parsed(small());
+  for (std::string_view text : {"ab\xff", "ab\xc0\x80", "ab\xed\xa0\x80", "ab\xf4\x90\x80\x80", "ab\xe4\xb8"}) {
+    auto tokens = TextEncoder(tokenizer).encode(text);
+    ASSERT_FALSE(tokens);
+    EXPECT_EQ(tokens.message(), fmt::format("byte 2 (0x{:02x}) is no UTF-8, which a tokenizer reads",
+                                            static_cast<unsigned char>(text[2])));
+  }
+  size_t failed = 0;
+  const std::string texts[] = {"a", "b", "c\xff", "\xff"};
+  EXPECT_FALSE(TextEncoders(tokenizer, 2).encode(texts, failed));
+  EXPECT_EQ(failed, 2u);
+}
+
+TEST(Tokenizers, WhatIsNotReadIsRefusedByName) {
+  struct Case {
+    const char *change; // a JSON merge patch
+    const char *message;
+  };
+  const Case cases[] = {
+      {R"({"model": {"type": "Unigram"}})", "model.type: 'Unigram' is not read; valid: BPE"},
+      {R"({"model": {"dropout": 0.1}})", "model.dropout: '0.1' is not read; valid: null"},
+      {R"({"model": {"merges": ["a b", "a  c"]}})",
+       "model.merges[1]: is \"a  c\"; valid: two tokens, as \"a b\" or [\"a\", \"b\"]"},
+      {R"({"model": {"merges": [["a", "d"]]}})", "model: merges[0]: 'ad' is not in vocab"},
+      {R"({"model": {"merges": ["a x"]}})", "model: merges[0]: 'x' is not in vocab"},
+      {R"({"model": {"unk_token": "<unk>"}})", "model: unk_token: '<unk>' is not in vocab"},
+      {R"({"model": {"vocab": {"e": 3}}})", "model: vocab: 'd' and 'e' both have number 3"},
+      {R"({"model": {"vocab": {"e": -1}}})", "model.vocab.e: is -1; valid: a whole number from 0 to 16777215"},
+      {R"({"model": {"vocab": 5}})", "model.vocab: is 5; valid: an object"},
+      {R"({"model": null})", "model: is missing; valid: an object"},
+      {R"({"added_tokens": [{"id": 9, "content": "ab"}]})",
+       "added_tokens[0]: 'ab' has number 9 here, but 4 in model.vocab"},
+      {R"({"added_tokens": [{"id": 4, "content": "xy"}]})",
+       "added_tokens[0]: number 4 is 'xy' here, but 'ab' in model.vocab"},
+      {R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}})",
+       "normalizer.normalizers[1].type: 'Lowercase' is not read; valid: Sequence, NFC, NFD, NFKC, NFKD, Replace, "
+       "Prepend, Strip, ByteLevel"},
+      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a"}, "behavior": "Isolated"}})",
+       "pre_tokenizer.pattern: a '[' without its ']' at byte 0 of '[a' is not read"},
+      {R"J({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a)"}, "behavior": "Isolated"}})J",
+       "pre_tokenizer.pattern: 'a)' is no regular expression that is read here: unmatched closing parenthesis (at byte "
+       "1 "
+       "of 'a)')"},
+      {R"({"pre_tokenizer": {"type": "Split", "pattern": {"String": "a"}, "behavior": "isolated"}})",
+       "pre_tokenizer.behavior: 'isolated' is not read; valid: Removed, Isolated, MergedWithPrevious, MergedWithNext, "
+       "Contiguous"},
+      {R"({"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "last"}})",
+       "pre_tokenizer.prepend_scheme: 'last' is not read; valid: always, first, never"},
+      {R"({"post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}], "special_tokens": {}}})",
+       "post_processor.special_tokens.<s>: is missing; valid: an object"},
+      {R"({"post_processor": {"type": "TemplateProcessing", "single": [], "special_tokens": {}}})",
+       "post_processor.single: has the text 0 times; valid: once"},
+      {R"({"post_processor": {"type": "BertProcessing", "cls": ["x", 7], "sep": ["y", 1]}})",
+       "post_processor: adds token 7, but there are 0 to 6"},
+      {R"({"decoder": {"type": "CTC"}})",
+       "decoder.type: 'CTC' is not read; valid: Sequence, ByteLevel, Replace, ByteFallback, Fuse, Strip, Metaspace, "
+       "BPEDecoder"},
+      {R"({"decoder": {"type": "Strip", "content": " ", "start": 0, "stop": 1}})",
+       "decoder.stop: '1' is not read; valid: 0"},
+      {R"({"decoder": {"type": 3}})", "decoder.type: is 3; valid: a string"},
+  };
+  for (const Case &wrong : cases) {
+    Json json = small();
+    json.merge_patch(Json::parse(wrong.change));
+    auto tokenizer = parsed(json);
+    ASSERT_FALSE(tokenizer) << wrong.change;
+    EXPECT_EQ(tokenizer.message(), std::string("t.json: ") + wrong.message);
+  }
+  EXPECT_EQ(Tokenizer::parse("{", "t.json").message().substr(0, 27), "t.json: is not JSON, at byt");
+  EXPECT_EQ(Tokenizer::load("/nowhere/t.json").message().substr(0, 28), "/nowhere/t.json: cannot open");
+  std::string deep = "{\"type\": \"NFC\"}";
+  for (int i = 0; i < 20; ++i)
+    deep = "{\"type\": \"Sequence\", \"normalizers\": [" + deep + "]}";
+  Json json = small();
+  json["normalizer"] = Json::parse(deep);
+  EXPECT_NE(parsed(json).message().find("lists within lists, 16 deep"), std::string::npos);
+}
+
+TEST(Tokenizers, ExpressionsAreWrittenForPcre2) {
+  const std::pair<const char *, const char *> cases[] = {
+      {R"( ?\p{L}+|(?!\S))",
+       R"( ?\p{L}+|(?![^\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]))"},
+      {R"((?i:'s|'t)|[\[\]\\])", R"((?i:'s|'t)|[\[\]\\])"},
+      {R"((?m:.)x{,3}y{2,}z{a})", R"((?s:.)x{0,3}y{2,}z{a})"},
+      {R"(\h[\h_])", R"([0-9A-Fa-f][0-9A-Fa-f_])"},
+      {R"(\u4e00[\u4e00-\u9fff])", R"(\x{4e00}[\x{4e00}-\x{9fff}])"},
+      {R"([\p{Lu}\p{Ll}&&[^\p{Han}]]+)", R"((?:(?=[^\p{sc:Han}])[\p{Lu}\p{Ll}])+)"},
+      {R"(\P{Han}\p{^Han}\p{Lu})", R"(\P{sc:Han}\P{sc:Han}\p{Lu})"},
+      {R"([]a][^]a])", R"([]a][^]a])"},
+      {R"([[:digit:][:punct:]])", R"([\p{Nd}\p{P}\p{S}])"},
+  };
+  for (auto [expression, expected] : cases) {
+    auto translated = translatedPattern(expression);
+    ASSERT_TRUE(translated) << translated.message();
+    EXPECT_EQ(*translated, expected);
+    EXPECT_TRUE(Pattern::compile(expression)) << Pattern::compile(expression).message();
+  }
+  const std::pair<const char *, const char *> refused[] = {
+      {R"(a{1,3}+)", "'+' behind a repeat in braces at byte 1 of 'a{1,3}+' is not read"},
+      {R"([a[bc]])", "a bracket inside of brackets at byte 2 of '[a[bc]]' is not read"},
+      {R"([^a&&[b]])", "'&&' here at byte 3 of '[^a&&[b]]' is not read"},
+      {R"([a&&b])", "'&&' without a bracket behind it at byte 4 of '[a&&b]' is not read"},
+      {R"([\Wa])", "'\\W' inside of brackets at byte 1 of '[\\\\Wa]' is not read"},
+      {R"([[:graph:]])", "'[:' without one of the known sets at byte 1 of '[[:graph:]]' is not read"},
+      {R"(a\)", "a '\\' with nothing behind it at byte 1 of 'a\\\\' is not read"}};
+  for (auto [expression, message] : refused) {
+    auto translated = translatedPattern(expression);
+    ASSERT_FALSE(translated) << expression;
+    EXPECT_EQ(translated.message(), message);
+  }
+}
+
+std::vector<std::string> matchesOf(const char *expression, std::string_view text) {
+  auto pattern = Pattern::compile(expression);
+  EXPECT_TRUE(pattern) << pattern.message();
+  std::vector<std::string> matches;
+  EXPECT_TRUE(
+      pattern
+          ->forEachMatch(text, [&](size_t begin, size_t end) { matches.emplace_back(text.substr(begin, end - begin)); })
+          .ok());
+  return matches;
+}
+
+TEST(Tokenizers, MatchesGoFromLeftToRight) {
+  using Matches = std::vector<std::string>;
+  EXPECT_EQ(matchesOf("a|ab", "abaab"), (Matches{"a", "a", "a"}));
+  EXPECT_EQ(matchesOf("x*", "axxb"), (Matches{"", "xx", ""}));
+  EXPECT_EQ(matchesOf("x*", "\u00e9"), (Matches{"", ""}));
+  EXPECT_EQ(matchesOf("^.", "ab\ncd"), (Matches{"a", "c"}));
+  EXPECT_EQ(matchesOf(R"(\s)", "a\u180e\u0085 b"), (Matches{"\u0085", " "}));
+  EXPECT_EQ(matchesOf("(?i:s)", "s\u017fS"), (Matches{"s", "\u017f", "S"}));
+  // More than the stack of compiled patterns holds.
+  EXPECT_EQ(matchesOf("(?:(a)|b)+c?", std::string(1 << 20, 'a')).size(), 1u);
+  auto slow = Pattern::compile(R"((a+)+\d)");
+  Status status = slow->forEachMatch(std::string(64, 'a'), [](size_t, size_t) {});
+  EXPECT_NE(
+      status.message().find("the search for '(a+)+\\\\d' in a text of 64 bytes ends at byte 0: match limit exceeded"),
+      std::string::npos)
+      << status.message();
+}
+
+} // namespace
+} // namespace braid::runtime::test

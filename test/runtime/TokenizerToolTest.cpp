@@ -1,0 +1,166 @@
+// Tokenizers in the commands of braid-run: data and prompts in text, and texts as tokens.
+#include "test/runtime/ToolFixture.h"
+
+#include "runtime/text/Tokenizer.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace braid::runtime::test {
+namespace {
+
+using Json = nlohmann::json;
+
+// Letters, blank and newline of the sample text, the words that it repeats, and one token that ends documents.
+std::string tokenizerOfLetters() {
+  Json vocab = {{"\u0120", 26}, {"\u010a", 27}, {".", 28}, {",", 29}, {"th", 30}, {"the", 31}, {"\u0120the", 32}};
+  for (int i = 0; i < 26; ++i)
+    vocab[std::string(1, static_cast<char>('a' + i))] = i;
+  return Json{{"added_tokens", {{{"id", 33}, {"content", "<end>"}, {"special", true}}}},
+              {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+              {"decoder", {{"type", "ByteLevel"}}},
+              {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", {"t h", "th e", "\u0120 the"}}}}}
+      .dump();
+}
+
+class TokenizerTool : public TrainTool {
+protected:
+  void SetUp() override {
+    TrainTool::SetUp();
+    if (IsSkipped())
+      return;
+    BigramOptions numbers;
+    numbers.metadata = {{"tokenizer", "none"}, {"vocab_size", "200"}};
+    write("n.braid", numbers);
+    writeText(directory / "t.json", tokenizerOfLetters());
+    writeText(directory / "the.txt", "the cat, the dog.\nthe end");
+  }
+  std::vector<Json> linesOf(const std::string &text) {
+    std::vector<Json> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);)
+      lines.push_back(Json::parse(line));
+    return lines;
+  }
+};
+
+TEST_F(TokenizerTool, TokenizesAndBack) {
+  Outcome tokens = run({"tokenize", "--tokenizer", "t.json", "--data", "the.txt"});
+  ASSERT_EQ(tokens.code, 0) << tokens.err;
+  EXPECT_EQ(tokens.out, "{\"tokens\":[31,26,2,0,19,29,32,26,3,14,6,28,27,31,26,4,13,3]}\n");
+  EXPECT_TRUE(tokens.err.starts_with("18 tokens in 1 document: 25 bytes, 1.39 bytes a token, ")) << tokens.err;
+  writeText(directory / "d.jsonl", "{\"text\": \"the\"}\n\n{\"text\": \"\"}\n{\"text\": \"a<end>b\"}\n");
+  for (const char *name : {"t.u16", "t.u32", "t.jsonl"}) {
+    Outcome made =
+        run({"tokenize", "--tokenizer", "t.json", "--data", "d.jsonl", "--separator", "<end>", "--output", name});
+    ASSERT_EQ(made.code, 0) << made.err;
+    EXPECT_EQ(made.out, "");
+  }
+  EXPECT_EQ(readText(directory / "t.u16"), std::string("\x1f\0\x21\0\x21\0\0\0\x21\0\x01\0\x21\0", 14));
+  EXPECT_EQ(readText(directory / "t.u32").size(), 28u);
+  EXPECT_EQ(readText(directory / "t.jsonl"), "{\"tokens\":[31,33]}\n{\"tokens\":[33]}\n{\"tokens\":[0,33,1,33]}\n");
+  Outcome back = run({"tokenize", "--decode", "--tokenizer", "t.json", "--data", "t.jsonl"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  EXPECT_EQ(back.out, "{\"text\":\"the<end>\"}\n{\"text\":\"<end>\"}\n{\"text\":\"a<end>b<end>\"}\n");
+  back = run({"tokenize", "--decode", "--tokenizer", "t.json", "--data", "t.u16", "--separator", "33"});
+  ASSERT_EQ(back.code, 0) << back.err;
+  EXPECT_EQ(back.out, "{\"text\":\"the<end>\"}\n{\"text\":\"<end>\"}\n{\"text\":\"a<end>\"}\n{\"text\":\"b<end>\"}\n");
+
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "t.jsonl", "--field", "tokens"},
+              "t.jsonl:1: field 'tokens' is an array of tokens; valid: a string, or --decode");
+  expectError({"tokenize", "--decode", "--tokenizer", "t.json", "--data", "d.jsonl", "--field", "text"},
+              "d.jsonl:1: field 'text' is a string; valid: an array of tokens");
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "the.txt", "--output", "x.bin"},
+              "--output=x.bin: its ending says no format; valid: .jsonl, .u16, .u32");
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "d.jsonl", "--output", "d.jsonl"}, "d.jsonl");
+  writeText(directory / "wrong.jsonl", "{\"text\": \"the\"}\n{\"text\": 3}\n");
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "wrong.jsonl", "--output", "never.u16"}, "wrong.jsonl:2");
+  EXPECT_FALSE(std::filesystem::exists(directory / "never.u16"));
+}
+
+TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
+  Outcome trained = run({"train", "n.braid", "--data", "train.txt", "--heldout", "heldout.txt", "--tokenizer", "t.json",
+                         "--separator", "<end>", "--steps", "20", "--threads", "1", "--checkpoint-dir", "c"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find(" tokens in 1 document; "), std::string::npos) << trained.err;
+  EXPECT_NE(trained.out.find(" nats/token "), std::string::npos) << trained.out;
+  EXPECT_EQ(readText(directory / "c/tokenizer.json"), tokenizerOfLetters());
+
+  // What was trained with it is found beside the weights, in the directory and in one checkpoint of it.
+  ASSERT_EQ(
+      run({"tokenize", "--tokenizer", "c", "--data", "heldout.txt", "--separator", "33", "--output", "h.u16"}).code, 0);
+  std::vector<std::string> losses;
+  for (std::vector<std::string> data : {std::vector<std::string>{"heldout.txt", "--separator", "<end>"},
+                                        {"heldout.txt", "--separator", "33", "--tokenizer", "t.json"},
+                                        {"h.u16", "--separator", "33"}}) {
+    data.insert(data.begin(), {"eval", "n.braid", "--checkpoint", "c/step-00000020", "--data"});
+    Outcome evaluated = run(data);
+    ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+    losses.push_back(evaluated.out.substr(0, evaluated.out.find(" over ")));
+    EXPECT_EQ(evaluated.out.find("bits/byte") != std::string::npos, data[5] == "heldout.txt") << evaluated.out;
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+  EXPECT_EQ(losses[2], losses[0]);
+
+  std::vector<std::string> generate = {"generate", "n.braid", "--checkpoint", "c", "--max-tokens", "6"};
+  auto generated = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), generate.begin(), generate.end());
+    return run(more);
+  };
+  Outcome text = generated({"--prompt", "the"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("the")) << text.out;
+  EXPECT_NE(text.err.find("prompt: 1 token, "), std::string::npos) << text.err;
+  Outcome numbers = generated({"--prompt-tokens", "31"});
+  writeText(directory / "tokens.jsonl", "{\"tokens\": [" + numbers.out.substr(0, numbers.out.size() - 1) + "]}");
+  Outcome decoded = run({"tokenize", "--decode", "--tokenizer", "c", "--data", "tokens.jsonl"});
+  ASSERT_EQ(decoded.code, 0) << decoded.err;
+  EXPECT_EQ(linesOf(decoded.out)[0]["text"].get<std::string>() + "\n", text.out);
+  writeText(directory / "p.jsonl", "\"the\"\n\"a cat\"\n");
+  Outcome many = generated({"--prompts", "p.jsonl"});
+  ASSERT_EQ(many.code, 0) << many.err;
+  std::vector<Json> lines = linesOf(many.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["prompt"].get<std::string>() + lines[0]["text"].get<std::string>() + "\n", text.out);
+  EXPECT_EQ(lines[1]["prompt"], "a cat");
+  EXPECT_EQ(lines[1]["tokens"].size(), 6u);
+
+  // A resumed run reads its data as before.
+  std::filesystem::remove(directory / "t.json");
+  Outcome resumed = run({"train", "n.braid", "--data", "train.txt", "--separator", "<end>", "--steps", "22",
+                         "--threads", "1", "--checkpoint-dir", "c", "--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("trained to step 22"), std::string::npos) << resumed.out;
+}
+
+TEST_F(TokenizerTool, SaysWhatDoesNotFit) {
+  writeText(directory / "latin.txt", "the caf\xe9");
+  std::vector<std::string> train = {"train", "n.braid", "--steps", "1", "--threads", "1", "--data"};
+  auto trainError = [&](std::vector<std::string> more, std::string_view part, int code = 1) {
+    more.insert(more.begin(), train.begin(), train.end());
+    expectError(more, part, code);
+  };
+  trainError({"train.txt"}, "the program has 200 other tokens: give their --tokenizer, or token files");
+  trainError({"latin.txt", "--tokenizer", "t.json"}, "latin.txt: byte 7 (0xe9) is no UTF-8, which a tokenizer reads");
+  trainError({"train.txt", "--tokenizer", "t.json", "--separator", "<eos>"},
+             "--separator: '<eos>' is no token of t.json; valid: a number, or the text of a token");
+  trainError(
+      {"train.txt", "--separator", "<end>"},
+      "--separator: \"<end>\" is not an integer; valid: 0 to 2147483647, or with a --tokenizer the text of a token");
+  trainError({"train.txt", "--tokenizer", "t.json", "--separator", "-1"}, "--separator: -1 is out of range", 2);
+  trainError({"train.txt", "--tokenizer", "none.json"}, "none.json: cannot open");
+  trainError({"train.txt", "--tokenizer", "train.txt"}, "train.txt: is not JSON");
+  BigramOptions fewer;
+  fewer.metadata = {{"tokenizer", "none"}, {"vocab_size", "32"}};
+  write("few.braid", fewer);
+  expectError({"train", "few.braid", "--steps", "1", "--data", "the.txt", "--tokenizer", "t.json"},
+              "the.txt: the tokenizer t.json makes token 32 of it, but the program's vocabulary has 0 to 31");
+  expectError({"generate", "n.braid", "--checkpoint", "nowhere", "--prompt", "the", "--max-tokens", "1"},
+              "its 200 tokens are not bytes: give their --tokenizer, or the prompt as --prompt-tokens 1,2,3");
+  expectError({"generate", "few.braid", "--checkpoint", "nowhere", "--tokenizer", "t.json", "--prompt", "a the",
+               "--max-tokens", "1"},
+              "the tokenizer t.json makes token 32 of the prompt, but the vocabulary of few.braid has 0 to 31");
+}
+
+} // namespace
+} // namespace braid::runtime::test

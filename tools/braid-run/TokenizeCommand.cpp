@@ -1,0 +1,254 @@
+#include "runtime/data/JsonRecord.h"
+#include "runtime/io/LineReader.h"
+#include "runtime/io/Words.h"
+#include "tools/braid-run/Commands.h"
+#include "tools/common/IntegerFlag.h"
+
+#include <chrono>
+#include <filesystem>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+struct Options {
+  std::string tokenizer, output;
+  DataFlags data;
+  bool decode = false;
+};
+
+// Where documents go, one after the other: lines of JSON, or tokens of two or four bytes.
+class Sink {
+public:
+  Sink(OutputFile *file, size_t width) : file(file), width(width) {}
+
+  Status line(const nlohmann::json &value) {
+    pending += value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    pending += '\n';
+    return pending.size() < mostPending ? Status::success() : flush();
+  }
+  Status tokens(std::span<const int32_t> tokens) {
+    if (width == 0)
+      return line({{"tokens", tokens}});
+    for (int32_t token : tokens) {
+      if (width == 2 && token > UINT16_MAX)
+        return Status::error("token {} has no room in the 2 bytes of u16; valid: --output=FILE.u32", token);
+      for (size_t byte = 0; byte < width; ++byte)
+        pending += static_cast<char>(static_cast<uint32_t>(token) >> 8 * byte);
+    }
+    return pending.size() < mostPending ? Status::success() : flush();
+  }
+  Status flush() {
+    std::string bytes = std::exchange(pending, {});
+    if (file)
+      return file->write(bytes);
+    if (std::fwrite(bytes.data(), 1, bytes.size(), stdout) != bytes.size())
+      return writeError("standard output", errno);
+    return Status::success();
+  }
+
+private:
+  static constexpr size_t mostPending = size_t(1) << 20;
+  OutputFile *file; // null: standard output
+  size_t width; // 0: lines
+  std::string pending;
+};
+
+struct Counts {
+  uint64_t documents = 0, bytes = 0, tokens = 0;
+};
+
+// Encodes documents by the batch, so that all threads have some.
+class Encoding {
+public:
+  Encoding(const Tokenizer &tokenizer, std::optional<int64_t> separator, Sink &sink, Counts &counts)
+      : encoders(tokenizer, std::max(std::thread::hardware_concurrency(), 1u)), separator(separator), sink(sink),
+        counts(counts) {}
+
+  Status add(std::string text, std::string place) {
+    waiting += text.size();
+    texts.push_back(std::move(text));
+    places.push_back(std::move(place));
+    return waiting < mostWaiting ? Status::success() : finish();
+  }
+  Status finish() {
+    size_t failed = 0;
+    auto encoded = encoders.encode(texts, failed);
+    if (!encoded)
+      return encoded.status().withContext(places[failed]);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      std::vector<int32_t> &tokens = (*encoded)[i];
+      if (separator && (tokens.empty() || tokens.back() != *separator))
+        tokens.push_back(static_cast<int32_t>(*separator));
+      ++counts.documents;
+      counts.bytes += texts[i].size();
+      counts.tokens += tokens.size();
+      BRAID_TRY(sink.tokens(tokens).withContext(places[i]));
+    }
+    texts.clear();
+    places.clear();
+    waiting = 0;
+    return Status::success();
+  }
+
+private:
+  static constexpr size_t mostWaiting = size_t(1) << 23;
+  TextEncoders encoders;
+  std::optional<int64_t> separator;
+  Sink &sink;
+  Counts &counts;
+  std::vector<std::string> texts, places;
+  size_t waiting = 0;
+};
+
+Status decodeDocument(std::span<const int32_t> tokens, const Tokenizer &tokenizer, Sink &sink, Counts &counts) {
+  TextDecoder decoder(tokenizer, /*special=*/true);
+  std::string text;
+  for (int32_t token : tokens) {
+    BRAID_ASSIGN(std::string added, decoder.add(token));
+    text += added;
+  }
+  ++counts.documents;
+  counts.bytes += text.size();
+  counts.tokens += tokens.size();
+  return sink.line({{"text", text}});
+}
+
+using Visit = std::function<Status(JsonRecord &record, std::string place)>;
+
+// The documents of JSON Lines; an empty line holds none.
+Status forEachRecord(const std::string &path, const std::string &field, int64_t vocabulary, const Visit &visit) {
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  LineReader reader(file);
+  std::string_view line;
+  while (true) {
+    BRAID_ASSIGN(bool more, reader.next(line));
+    if (!more)
+      return Status::success();
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
+      continue;
+    std::string place = fmt::format("{}:{}", path, reader.number());
+    Expected<JsonRecord> record = parseJsonRecord(line, field, vocabulary);
+    if (!record)
+      return record.status().withContext(place);
+    BRAID_TRY(visit(*record, std::move(place)));
+  }
+}
+
+bool isJsonLines(const std::string &path, const Options &options) {
+  return options.data.format.empty() ? path.ends_with(".jsonl") : options.data.format == "jsonl";
+}
+
+Status encodeFiles(const std::vector<std::string> &files, const Options &options, Encoding &encoding,
+                   int64_t vocabulary) {
+  std::string field = options.data.field.value_or("text");
+  for (const std::string &path : files) {
+    if (isJsonLines(path, options)) {
+      BRAID_TRY(forEachRecord(path, field, vocabulary, [&](JsonRecord &record, std::string place) {
+        return record.text
+                   ? encoding.add(*std::move(record.text), std::move(place))
+                   : Status::error("{}: field '{}' is an array of tokens; valid: a string, or --decode", place, field);
+      }));
+    } else {
+      BRAID_ASSIGN(std::string text, readTextFile(path, UINT64_MAX));
+      BRAID_TRY(encoding.add(std::move(text), path));
+    }
+  }
+  return encoding.finish();
+}
+
+Status decodeFiles(const std::vector<std::string> &files, const Options &options, const Tokenizer &tokenizer,
+                   std::optional<int64_t> separator, Sink &sink, Counts &counts) {
+  std::string field = options.data.field.value_or("tokens");
+  for (const std::string &path : files) {
+    if (isJsonLines(path, options)) {
+      BRAID_TRY(forEachRecord(path, field, tokenizer->vocabulary(), [&](JsonRecord &record, std::string place) {
+        if (!record.tokens)
+          return Status::error("{}: field '{}' is a string; valid: an array of tokens", place, field);
+        std::vector<int32_t> tokens(record.tokens->begin(), record.tokens->end());
+        return decodeDocument(tokens, tokenizer, sink, counts).withContext(place);
+      }));
+      continue;
+    }
+    DataOptions data;
+    data.format = parseDataFormat(options.data.format);
+    data.separator = separator;
+    data.bytes = false;
+    BRAID_ASSIGN(Corpus corpus, readCorpus(std::span(&path, 1), tokenizer->vocabulary(), data));
+    for (uint64_t document = 0; document < corpus.documents(); ++document) {
+      std::vector<int32_t> tokens(corpus.end(document) - corpus.begin(document));
+      BRAID_TRY(corpus.copy(corpus.begin(document), tokens));
+      BRAID_TRY(decodeDocument(tokens, tokenizer, sink, counts).withContext(path));
+    }
+  }
+  return Status::success();
+}
+
+// What a name asks for; 0: lines of JSON.
+Expected<size_t> widthOf(const Options &options) {
+  std::string ending = std::filesystem::path(options.output).extension().string();
+  if (options.output.empty() || ending == ".jsonl")
+    return size_t(0);
+  if (!options.decode && (ending == ".u16" || ending == ".u32"))
+    return size_t(ending == ".u16" ? 2 : 4);
+  return Status::error("--output={}: its ending says no format; valid: {}", options.output,
+                       options.decode ? ".jsonl" : ".jsonl, .u16, .u32");
+}
+
+Status run(const Options &options) {
+  FileUses uses;
+  uses.reads("--tokenizer", options.tokenizer);
+  addDataUses(uses, "--data", options.data.paths);
+  if (!options.output.empty())
+    uses.writes("--output", options.output, FileUses::Kind::any);
+  BRAID_TRY(uses.check());
+  BRAID_ASSIGN(size_t width, widthOf(options));
+  BRAID_ASSIGN(Tokenizer tokenizer, runtime::Tokenizer::load(options.tokenizer));
+  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.data.separator, tokenizer));
+  BRAID_ASSIGN(std::vector<std::string> files, listDataFiles(options.data.paths));
+  auto begin = std::chrono::steady_clock::now();
+  Counts counts;
+  auto write = [&](OutputFile *file) -> Status {
+    Sink sink(file, width);
+    if (options.decode) {
+      BRAID_TRY(decodeFiles(files, options, tokenizer, separator, sink, counts));
+    } else {
+      Encoding encoding(tokenizer, separator, sink, counts);
+      BRAID_TRY(encodeFiles(files, options, encoding, tokenizer->vocabulary()));
+    }
+    return sink.flush();
+  };
+  if (options.output.empty())
+    BRAID_TRY(write(nullptr));
+  else
+    BRAID_TRY(writeReplacing(options.output, [&](OutputFile &file) { return write(&file); }));
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  fmt::print(stderr, "{} in {}: {}, {:.2f} bytes a token, {:.2f} MB/s\n", counted(counts.tokens, "token"),
+             counted(counts.documents, "document"), counted(counts.bytes, "byte"),
+             static_cast<double>(counts.bytes) / static_cast<double>(std::max<uint64_t>(counts.tokens, 1)),
+             1e-6 * static_cast<double>(counts.bytes) / std::max(seconds, 1e-9));
+  return Status::success();
+}
+
+} // namespace
+
+Action addTokenize(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  command.add_option("--tokenizer", options->tokenizer, "tokenizer.json of transformers, or a directory with one")
+      ->required()
+      ->type_name("FILE");
+  addDataOptions(command, options->data);
+  command
+      .add_option("--output", options->output,
+                  "Tokens as .u16, .u32 (all documents one after the other: give a --separator) or .jsonl (a line a "
+                  "document, {\"tokens\": [..]}); default: lines, printed")
+      ->type_name("FILE");
+  command.add_flag("--decode", options->decode, "The other way: tokens of --data become texts, a line of JSON each");
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run
