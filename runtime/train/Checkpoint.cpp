@@ -204,6 +204,8 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
   index.state = state;
   index.program = program.name();
   index.tokenizer = program.metadata("tokenizer").value_or("bytes");
+  if (!state.tokenizerHash.empty())
+    index.tokenizer = fmt::format("{} {}", CheckpointIndex::tokenizerFile, state.tokenizerHash);
   index.modelJson = program.metadata("model_json").value_or("");
   uint32_t ranks = program.mesh().worldSize();
   for (uint32_t rank = 0; rank < ranks; ++rank) {

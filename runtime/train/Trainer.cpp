@@ -432,7 +432,7 @@ Status Trainer::evaluateHeldout(bool last) {
 Status Trainer::keepTokenizer() {
   if (options.tokenizer.empty())
     return Status::success();
-  std::string path = options.checkpointDir + "/tokenizer.json";
+  std::string path = fmt::format("{}/{}", options.checkpointDir, CheckpointIndex::tokenizerFile);
   if (pathExists(path)) {
     BRAID_ASSIGN(std::string known, readTextFile(path));
     if (known == options.tokenizer)

@@ -125,6 +125,27 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   EXPECT_EQ(lines[1]["prompt"], "a cat");
   EXPECT_EQ(lines[1]["tokens"].size(), 6u);
 
+  // Also where bytes could be read, as by a program of the user's own: the training says what made its tokens.
+  Outcome own = run({"train", "p.braid", "--data", "train.txt", "--tokenizer", "t.json", "--steps", "2", "--threads",
+                     "1", "--checkpoint-dir", "own"});
+  ASSERT_EQ(own.code, 0) << own.err;
+  own = run({"generate", "p.braid", "--checkpoint", "own", "--prompt", "the", "--max-tokens", "1"});
+  EXPECT_NE(own.err.find("prompt: 1 token, "), std::string::npos) << own.err;
+  Outcome begun =
+      run({"train", "p.braid", "--data", "train.txt", "--init-from", "own", "--steps", "1", "--threads", "1"});
+  EXPECT_NE(begun.err.find(" tokens in 1 document; "), std::string::npos) << begun.err;
+  writeText(directory / "own/tokenizer.json", tokenizerOfLetters() + "\n");
+  expectError({"generate", "p.braid", "--checkpoint", "own", "--prompt", "the", "--max-tokens", "1"},
+              "own/tokenizer.json: has hash ");
+  std::filesystem::remove(directory / "own/tokenizer.json");
+  expectError({"generate", "p.braid", "--checkpoint", "own/step-00000002", "--prompt", "the", "--max-tokens", "1"},
+              "own/tokenizer.json: cannot open: No such file or directory; own/step-00000002 was trained with it; "
+              "valid: --tokenizer");
+  EXPECT_EQ(run({"generate", "p.braid", "--checkpoint", "own", "--tokenizer", "t.json", "--prompt", "the",
+                 "--max-tokens", "1"})
+                .code,
+            0);
+
   // A resumed run reads its data as before.
   std::filesystem::remove(directory / "t.json");
   Outcome resumed = run({"train", "n.braid", "--data", "train.txt", "--separator", "<end>", "--steps", "22",

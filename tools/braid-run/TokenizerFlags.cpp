@@ -1,10 +1,9 @@
+#include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
+#include "runtime/train/Checkpoint.h"
 #include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
-
-#include <charconv>
-#include <filesystem>
 
 namespace braid::run {
 
@@ -47,15 +46,29 @@ Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &t
 Expected<Tokenizer> tokenizerOf(const Program &program, const std::string &path, const std::string &checkpoint) {
   if (!path.empty())
     return runtime::Tokenizer::load(path);
-  BRAID_ASSIGN(bool bytes, readsBytes(program));
-  if (bytes || checkpoint.empty())
+  Expected<std::string> directory = checkpoint.empty() ? checkpoint : resolveCheckpoint(checkpoint);
+  if (!directory || directory->empty()) // whoever reads the weights says what is wrong
     return Tokenizer();
-  Expected<std::string> directory = resolveCheckpoint(checkpoint);
-  if (!directory) // whoever reads the weights says why
+  if (isImported(*directory)) {
+    BRAID_ASSIGN(bool bytes, readsBytes(program));
+    std::string beside = fmt::format("{}/{}", *directory, CheckpointIndex::tokenizerFile);
+    return bytes || !pathExists(beside) ? Tokenizer() : runtime::Tokenizer::load(beside);
+  }
+  Expected<CheckpointIndex> index = readIndex(*directory);
+  if (!index || !index->tokenizer.starts_with(CheckpointIndex::tokenizerFile))
     return Tokenizer();
-  auto [parent, step] = splitCheckpoint(*directory);
-  std::string beside = (std::filesystem::path(step ? parent : *directory) / "tokenizer.json").string();
-  return pathExists(beside) ? runtime::Tokenizer::load(beside) : Tokenizer();
+  std::string beside = fmt::format("{}/{}", splitCheckpoint(*directory).first, CheckpointIndex::tokenizerFile);
+  Expected<Tokenizer> tokenizer = runtime::Tokenizer::load(beside);
+  std::string trained = fmt::format("{} was trained with it; valid: --tokenizer", *directory);
+  if (!tokenizer)
+    return Status::error(tokenizer.status().code(), "{}; {}", tokenizer.message(), trained);
+  std::string hash = (*tokenizer)->hash().hex(),
+              known =
+                  index->tokenizer.substr(std::min(index->tokenizer.size(), CheckpointIndex::tokenizerFile.size() + 1));
+  if (hash != known)
+    return Status::error(ErrorCode::corruptFile, "{}: has hash {}, but {} had {}; valid: --tokenizer", beside, hash,
+                         "that with which " + *directory + " was trained", known);
+  return tokenizer;
 }
 
 } // namespace braid::run
