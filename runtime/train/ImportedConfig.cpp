@@ -89,6 +89,25 @@ Expected<BlockScales> blockScalesOf(const std::string &directory) {
   return scales;
 }
 
+Expected<std::vector<int32_t>> endTokensOf(const std::string &directory) {
+  for (const char *name : {"generation_config.json", "config.json"}) {
+    std::string path = fmt::format("{}/{}", directory, name);
+    BRAID_ASSIGN(std::optional<Json> config, readConfig(path));
+    auto said = config ? config->find("eos_token_id") : Json::iterator();
+    if (!config || said == config->end() || said->is_null())
+      continue;
+    std::vector<int32_t> tokens;
+    for (const Json &token : said->is_array() ? *said : Json::array({*said})) {
+      if (!token.is_number_unsigned() || token.get<uint64_t>() > INT32_MAX)
+        return Status::error(ErrorCode::corruptFile, "{}: eos_token_id is {}; valid: a token, or a list of tokens",
+                             path, shown(*said));
+      tokens.push_back(token.get<int32_t>());
+    }
+    return tokens;
+  }
+  return std::vector<int32_t>();
+}
+
 Status checkConfig(const Program &program, const std::string &directory) {
   std::optional<std::string_view> compiled = program.metadata("model_config");
   std::string path = directory + "/config.json";

@@ -18,4 +18,8 @@ Status checkConfig(const Program &program, const std::string &directory);
 // Its quantization_config; none where there is no such key or file. An error says what of it is not read.
 Expected<BlockScales> blockScalesOf(const std::string &directory);
 
+// The tokens behind which a text of such a model ends: eos_token_id of its generation_config.json, else of its
+// config.json; none where neither says any.
+Expected<std::vector<int32_t>> endTokensOf(const std::string &directory);
+
 } // namespace braid::runtime

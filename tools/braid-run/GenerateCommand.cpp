@@ -4,7 +4,9 @@
 #include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
 #include "runtime/io/Words.h"
+#include "runtime/train/ImportedConfig.h"
 #include "runtime/train/Rank.h"
+#include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
@@ -183,8 +185,7 @@ Status checkPrompts(const Generator &generator, const Prompts &prompts, const Op
 }
 
 // Every rank draws for itself, so all must draw alike.
-Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &prompts,
-               std::optional<int64_t> separator) {
+Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &prompts, const Tokens &ends) {
   auto number = [](auto value) { return fmt::format("{}", value); };
   const SamplerOptions &sampler = options.sampler;
   std::string all;
@@ -195,7 +196,7 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
                                                    : !options.prompts ? "--prompt-tokens"
                                                                       : "--prompts"},
                                {"--max-tokens", number(options.maxTokens)},
-                               {"--separator", separator ? number(*separator) : "none"},
+                               {"--separator", ends.empty() ? "none" : fmt::format("{}", fmt::join(ends, ","))},
                                {"--temperature", number(sampler.temperature)},
                                {"--top-k", number(sampler.topK)},
                                {"--top-p", number(sampler.topP)},
@@ -303,6 +304,15 @@ private:
   std::vector<bool> complete;
 };
 
+// Behind which tokens a text ends: --separator, or what lies beside weights that other software wrote.
+Expected<Tokens> endsOf(const Options &options, const Tokenizer &tokenizer) {
+  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, tokenizer));
+  if (separator)
+    return Tokens{static_cast<int32_t>(*separator)};
+  Expected<std::string> directory = resolveCheckpoint(options.checkpoint);
+  return directory && isImported(*directory) ? endTokensOf(*directory) : Tokens();
+}
+
 // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text; who
 // asks for the likeliest of all gets it at any temperature.
 void warnIdleDraws(const Options &options, size_t choices, const RankOptions &ranks) {
@@ -325,7 +335,7 @@ Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
   warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Tokenizer tokenizer, tokenizerOf(*program, options.tokenizer, options.checkpoint));
-  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, tokenizer));
+  BRAID_ASSIGN(Tokens ends, endsOf(options, tokenizer));
   BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program, tokenizer));
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
@@ -334,18 +344,18 @@ Status run(const Options &options) {
       choices = std::min<size_t>(choices, tokenizer ? static_cast<size_t>(tokenizer->vocabulary()) : 256);
     if (rank.isFirst())
       warnIdleDraws(options, choices, ranks);
-    BRAID_TRY(agreeOn(rank, options, prompts.tokens, separator));
+    BRAID_TRY(agreeOn(rank, options, prompts.tokens, ends));
     BRAID_TRY(checkPrompts(generator, prompts, options));
     BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
     // Every rank draws the same tokens from the same logits; the first one writes them.
     Writer writer(prompts, static_cast<size_t>(options.maxTokens), tokenizer);
     auto emit = [&](size_t prompt, int32_t token) {
-      bool last = separator == token;
+      bool last = std::find(ends.begin(), ends.end(), token) != ends.end();
       if (rank.isFirst() && !writer.add(prompt, token, last))
         return AfterToken::endAll;
       return last ? AfterToken::endText : AfterToken::goOn;
     };
-    if (separator && *separator >= static_cast<int64_t>(choices))
+    if (options.separator && ends[0] >= static_cast<int64_t>(choices))
       return Status::error("--separator={}: must be a token from 0 to {}", *options.separator, choices - 1);
     BRAID_ASSIGN(GenerateResult result,
                  generate(generator, prompts.tokens, options.maxTokens, options.sampler, choices, emit));
@@ -388,8 +398,10 @@ Action addGenerate(CLI::App &command) {
       ->type_name("FILE");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
-  addSeparatorOption(command, options->separator,
-                     "A text ends behind this token, which is its last one (as of documents in training)");
+  addSeparatorOption(
+      command, options->separator,
+      "A text ends behind this token, which is its last one, as of documents in training (default: none; of weights "
+      "of transformers the eos_token_id of generation_config.json or config.json beside them)");
   SamplerOptions &sampler = options->sampler;
   options->temperatureFlag =
       numberIn(
