@@ -1,6 +1,7 @@
 #include "runtime/data/JsonRecord.h"
 
 #include "runtime/io/JsonText.h"
+#include "runtime/io/LineReader.h"
 
 namespace braid::runtime {
 
@@ -123,6 +124,27 @@ Expected<JsonRecord> parseJsonRecord(std::string_view line, const std::string &f
   FieldReader reader(field, vocabulary);
   Json::sax_parse(line.begin(), line.end(), &reader);
   return reader.finish();
+}
+
+Status forEachJsonRecord(const std::string &path, const std::string &field, int64_t vocabulary,
+                         const std::function<Expected<bool>(JsonRecord &, const std::string &)> &visit) {
+  BRAID_ASSIGN(InputFile file, InputFile::open(path));
+  LineReader lines(file);
+  std::string_view line;
+  while (true) {
+    BRAID_ASSIGN(bool more, lines.next(line));
+    if (!more)
+      return Status::success();
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
+      continue;
+    std::string place = fmt::format("{}:{}", path, lines.number());
+    Expected<JsonRecord> record = parseJsonRecord(line, field, vocabulary);
+    if (!record)
+      return record.status().withContext(place);
+    BRAID_ASSIGN(bool goOn, visit(*record, place));
+    if (!goOn)
+      return Status::success();
+  }
 }
 
 } // namespace braid::runtime

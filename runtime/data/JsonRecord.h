@@ -4,6 +4,7 @@
 #include "runtime/Expected.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,5 +21,9 @@ struct JsonRecord {
 // are checked: integers from 0 to vocabulary - 1. Errors say what is wrong where in the line; the caller adds file and
 // line.
 Expected<JsonRecord> parseJsonRecord(std::string_view line, const std::string &field, int64_t vocabulary);
+
+// Visits the record of every line of a file with its place, "FILE:7", until that says false; an empty line holds none.
+Status forEachJsonRecord(const std::string &path, const std::string &field, int64_t vocabulary,
+                         const std::function<Expected<bool>(JsonRecord &record, const std::string &place)> &visit);
 
 } // namespace braid::runtime

@@ -2,10 +2,10 @@
 
 #include "runtime/MachineMemory.h"
 #include "runtime/data/JsonRecord.h"
-#include "runtime/io/LineReader.h"
 #include "runtime/io/Npy.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/Words.h"
+#include "runtime/text/TextBatch.h"
 
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@ namespace braid::runtime {
 
 namespace {
 
-constexpr uint64_t chunkBytes = uint64_t(1) << 20, waitingBytes = uint64_t(1) << 23;
+constexpr uint64_t chunkBytes = uint64_t(1) << 20;
 constexpr std::array<std::pair<DataFormat, std::string_view>, 5> formats = {{{DataFormat::text, "text"},
                                                                              {DataFormat::jsonl, "jsonl"},
                                                                              {DataFormat::u16, "u16"},
@@ -84,11 +84,13 @@ public:
   Reader(Corpus &corpus, const DataOptions &options, bool inMemory)
       : corpus(corpus), separator(options.separator), inMemory(inMemory), memory(machineMemoryBytes()) {
     field = options.field.value_or("text");
-    if (options.tokenizer) {
-      tokenizer = options.tokenizer.get();
-      encoders.emplace(options.tokenizer, options.threads);
-    }
+    if (options.tokenizer)
+      batch.emplace(options.tokenizer, options.threads, options.separator,
+                    [this, name = options.tokenizer->path()](std::vector<int32_t> &tokens, size_t bytes) {
+                      return addEncoded(tokens, bytes, name);
+                    });
   }
+  Reader(const Reader &) = delete;
 
   Status read(const std::string &path, DataFormat format) {
     BRAID_ASSIGN(InputFile file, InputFile::open(path));
@@ -96,8 +98,8 @@ public:
       return Status::error(ErrorCode::corruptFile, "{}: is empty", path);
     switch (format) {
     case DataFormat::text:
-      return encoders ? readText(file) : readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
-    case DataFormat::jsonl: return readLines(file);
+      return batch ? readText(file) : readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
+    case DataFormat::jsonl: return readLines(path);
     case DataFormat::u16: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u16, "u16");
     case DataFormat::u32: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u32, "u32");
     case DataFormat::npy: return readArray(file);
@@ -119,14 +121,6 @@ private:
     corpus.append(tokens);
   }
 
-  // ---- What a tokenizer reads ----
-
-  struct Texts { // that wait until there are enough for all threads
-    std::vector<std::string> texts;
-    std::vector<std::string> places; // of each, for messages
-    size_t bytes = 0;
-  };
-
   Status readText(const InputFile &file) {
     if (file.size() > memory)
       return Status::error(ErrorCode::unsupported,
@@ -135,77 +129,47 @@ private:
                            file.path(), file.size(), memory);
     std::string text(file.size(), '\0');
     BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
-    wait(std::move(text), file.path());
-    return waiting.bytes < waitingBytes ? Status::success() : encodeWaiting(file.path());
-  }
-
-  void wait(std::string text, std::string place) {
-    waiting.bytes += text.size();
-    waiting.texts.push_back(std::move(text));
-    waiting.places.push_back(std::move(place));
+    return batch->add(std::move(text), file.path());
   }
 
 public:
-  // The last of what read() was given; nothing without a tokenizer.
-  Status encodeWaiting(const std::string &path) {
-    if (waiting.texts.empty())
-      return Status::success();
-    Texts texts = std::exchange(waiting, {});
-    size_t failed = 0;
-    auto tokens = encoders->encode(texts.texts, failed);
-    if (!tokens)
-      return tokens.status().withContext(texts.places[failed]);
-    for (size_t i = 0; i < texts.texts.size(); ++i)
-      BRAID_TRY(addEncoded((*tokens)[i], texts.texts[i].size()).withContext(texts.places[i]));
-    return checkMemory(path);
-  }
+  // The last of what read() was given.
+  Status finish() { return batch ? batch->finish() : Status::success(); }
 
 private:
-  Status addEncoded(std::vector<int32_t> &tokens, size_t bytes) {
-    if (separator && (tokens.empty() || tokens.back() != *separator))
-      tokens.push_back(static_cast<int32_t>(*separator));
+  Status addEncoded(const std::vector<int32_t> &tokens, size_t bytes, const std::string &tokenizer) {
     for (int32_t token : tokens)
       if (token >= corpus.vocabulary())
         return Status::error("the tokenizer {} makes token {} of it, but the program's vocabulary has 0 to {}",
-                             tokenizer->path(), token, corpus.vocabulary() - 1);
+                             tokenizer, token, corpus.vocabulary() - 1);
     corpus.addTextBytes(bytes);
     add(std::span(reinterpret_cast<const uint32_t *>(tokens.data()), tokens.size()));
     corpus.endDocument();
-    return Status::success();
+    return checkMemory();
   }
 
   // What cannot fit is said before the machine is out of memory.
-  Status checkMemory(const std::string &path) {
+  Status checkMemory() {
     if (corpus.size() > memory / corpus.width())
       return Status::error(ErrorCode::unsupported,
-                           "{}: up to here the data has {} tokens of {} bytes, but the machine has {} bytes of "
+                           "up to here the data has {} tokens of {} bytes, but the machine has {} bytes of "
                            "memory; token files (u16, u32, npy) and text are not held in memory",
-                           path, corpus.size(), corpus.width(), memory);
+                           corpus.size(), corpus.width(), memory);
     return Status::success();
   }
 
-  Status readLines(const InputFile &file) {
-    LineReader lines(file);
-    std::string_view line;
-    while (true) {
-      BRAID_ASSIGN(bool more, lines.next(line));
-      if (!more)
-        return Status::success();
-      if (line.find_first_not_of(" \t\r") == std::string_view::npos) // an empty line holds no document
-        continue;
-      std::string place = fmt::format("{}:{}", file.path(), lines.number());
-      Expected<JsonRecord> record = parseJsonRecord(line, field, corpus.vocabulary());
-      if (!record)
-        return record.status().withContext(place);
-      bool encoded = record->text && encoders;
-      if (encoded)
-        wait(std::move(*record->text), place);
-      if (!encoded || waiting.bytes >= waitingBytes) // documents stay in their order
-        BRAID_TRY(encodeWaiting(file.path()));
-      if (!encoded)
-        BRAID_TRY(addRecord(*record).withContext(place));
-      BRAID_TRY(checkMemory(file.path()));
-    }
+  Status readLines(const std::string &path) {
+    return forEachJsonRecord(path, field, corpus.vocabulary(),
+                             [&](JsonRecord &record, const std::string &place) -> Expected<bool> {
+                               if (record.text && batch) {
+                                 BRAID_TRY(batch->add(*std::move(record.text), place));
+                                 return true;
+                               }
+                               BRAID_TRY(finish()); // documents stay in their order
+                               BRAID_TRY(addRecord(record).withContext(place));
+                               BRAID_TRY(checkMemory().withContext(path));
+                               return true;
+                             });
   }
 
   Status addRecord(const JsonRecord &record) {
@@ -285,9 +249,7 @@ private:
 
   Corpus &corpus;
   std::optional<int64_t> separator;
-  const Tokenizer *tokenizer = nullptr;
-  std::optional<TextEncoders> encoders;
-  Texts waiting;
+  std::optional<TextBatch> batch; // of a tokenizer
   std::string field;
   bool inMemory;
   uint64_t memory; // of the machine
@@ -295,20 +257,12 @@ private:
 
 // The first document of JSON Lines says whether its units are bytes or tokens.
 Expected<bool> firstLineIsText(const std::string &path, const std::string &field, int64_t vocabulary) {
-  BRAID_ASSIGN(InputFile file, InputFile::open(path));
-  LineReader lines(file);
-  std::string_view line;
-  while (true) {
-    BRAID_ASSIGN(bool more, lines.next(line));
-    if (!more)
-      return Status::error(ErrorCode::corruptFile, "{}: holds no document", path);
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
-      continue;
-    Expected<JsonRecord> record = parseJsonRecord(line, field, vocabulary);
-    if (!record)
-      return record.status().withContext(fmt::format("{}:{}", path, lines.number()));
-    return record->text.has_value();
-  }
+  std::optional<bool> text;
+  BRAID_TRY(forEachJsonRecord(path, field, vocabulary, [&](JsonRecord &record, const std::string &) -> Expected<bool> {
+    text = record.text.has_value();
+    return false;
+  }));
+  return text ? Expected<bool>(*text) : Status::error(ErrorCode::corruptFile, "{}: holds no document", path);
 }
 
 // Small data is kept in memory: it costs nothing there, and what happens to its files then does not matter. JSON has no
@@ -350,7 +304,7 @@ Expected<Corpus> readAll(std::span<const std::string> paths, int64_t vocabulary,
   Reader reader(corpus, options, inMemory);
   for (const std::string &file : files)
     BRAID_TRY(reader.read(file, format));
-  BRAID_TRY(reader.encodeWaiting(files.back()));
+  BRAID_TRY(reader.finish());
   return corpus;
 }
 

@@ -1,11 +1,12 @@
 """Models, meshes and schedules that nobody chose: each is drawn, and two training steps in double precision are those of one rank (exact.py).
 
-A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows, a few layers or many alike; then a few meshes of up
-to four ranks with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
+A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows, a few layers or many alike; for some also what
+published models add to them (sinks, norms of q and k, gates, biases, mixers side by side, factors, other routers, latents, places of norms); then a few meshes of up to four ranks with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
 slices and parts of rows that are shorter than what a convolution reads.
 Usage: random_meshes.py [--seed N] [--models N] [--meshes N]; needs braid-compile and braid-run in PATH.
 """
 import argparse
+import json
 import random
 import sys
 
@@ -19,6 +20,40 @@ MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": 
 MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2"]
 NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
 REASONS = ["op has a tail of", "op looks back"]
+
+
+ATTENTIONS = [{"sinks": True}, {"sinks": True, "window": 7}, {"output_bias": True, "qkv_bias": True}, {"qk_norm": True}, {"qk_norm": True, "qk_norm_over": "heads"}, {"output_gate": "sigmoid"},
+              {"output_gate": "sigmoid", "output_gate_per": "head"}, {"rope": None}, {"scale": 0.2}]
+EXPERTS = [{"activation": "swiglu_clamp", "bias": True}, {"bias": True}, {"activation": "gelu", "bias": True}, {"activation": "geglu"}, {"latent_dim": 16}]
+ROUTERS = [{"bias": True}, {"score": "sigmoid", "correction": True}, {"score": "sigmoid", "normalize": False, "scale": 1.5}, {"groups": 2, "kept_groups": 1, "correction": True, "group_score": "top2", "score": "sigmoid"}]
+
+
+def widen(draw, description):
+    """Adds what published models have to a description, here and there."""
+    mixers, layers = description["mixers"], description["num_layers"]
+    for mixer in mixers.values():
+        if mixer["kind"] == "attention" and draw.random() < 0.8:
+            mixer |= draw.choice(ATTENTIONS)
+        if draw.random() < 0.2:
+            mixer["input_multiplier"] = 0.7
+        if draw.random() < 0.2:
+            mixer["residual"] = {"beta": 0.6}
+    if "E" in description["ffns"]:
+        experts = description["ffns"]["E"]
+        if draw.random() < 0.6:
+            experts |= draw.choice(EXPERTS)
+        if draw.random() < 0.5:
+            experts["router"] = experts.get("router", {}) | draw.choice(ROUTERS)
+    if len(mixers) > 1 and draw.random() < 0.5:  # two of them side by side, in every layer that has the first
+        first, second = draw.sample(sorted(mixers), 2)
+        pattern = "".join(letter if letter == "-" else f"({first}{second})" if letter == first else letter for letter in description["layer_pattern"])
+        description["layer_pattern"] = pattern
+        for name in set(mixers) - set(pattern):
+            del mixers[name]
+    if draw.random() < 0.3:
+        description["norm_placement"] = draw.choice(["sandwich", "output", "post"])
+    description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}])
+    return description
 
 
 def model(draw):
@@ -43,9 +78,10 @@ def model(draw):
     if draw.random() < 0.4:
         experts["capacity_factor"] = draw.choice([1.0, 1.25, 2.0])
     known = {"E": experts, "D": {"kind": "dense", "hidden": 32}}
-    return {"name": "drawn", "vocab_size": 64, "d_model": 32, "num_layers": layers, "layer_pattern": pattern, "ffn_pattern": ffns, "context_len": 64, "dtype": "f64",
+    description = {"name": "drawn", "vocab_size": 64, "d_model": 32, "num_layers": layers, "layer_pattern": pattern, "ffn_pattern": ffns, "context_len": 64, "dtype": "f64",
             "mixers": {name: mixers[name] for name in sorted(set(pattern) - {"-"})}, "ffns": {name: known[name] for name in sorted(set(ffns) - {"-"})},
             "train": {"batch": 4, "seq_len": draw.choice([52, 56, 64]), "warmup_steps": 1}}
+    return widen(draw, json.loads(json.dumps(description))) if draw.random() < 0.6 else description
 
 
 def variant(draw, description, number):
@@ -76,7 +112,7 @@ def main():
     failed = 0
     for number in range(arguments.models):
         description = model(draw)
-        print(f"model {number}: {description['layer_pattern']} {description['ffn_pattern']} {[m['kind'] for m in description['mixers'].values()]} {description['ffns']['E']}")
+        print(f"model {number}: {json.dumps({key: value for key, value in description.items() if key not in ('name', 'vocab_size', 'd_model', 'dtype', 'context_len')})}")
         variants = [variant(draw, description, i) for i in range(arguments.meshes)]
         for name, _, options in variants:
             print(f"  {name}: {' '.join(options)}", flush=True)

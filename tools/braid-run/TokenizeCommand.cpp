@@ -1,6 +1,6 @@
 #include "runtime/data/JsonRecord.h"
-#include "runtime/io/LineReader.h"
 #include "runtime/io/Words.h"
+#include "runtime/text/TextBatch.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
 
@@ -62,49 +62,6 @@ struct Counts {
   uint64_t documents = 0, bytes = 0, tokens = 0;
 };
 
-// Encodes documents by the batch, so that all threads have some.
-class Encoding {
-public:
-  Encoding(const Tokenizer &tokenizer, std::optional<int64_t> separator, Sink &sink, Counts &counts)
-      : encoders(tokenizer, std::max(std::thread::hardware_concurrency(), 1u)), separator(separator), sink(sink),
-        counts(counts) {}
-
-  Status add(std::string text, std::string place) {
-    waiting += text.size();
-    texts.push_back(std::move(text));
-    places.push_back(std::move(place));
-    return waiting < mostWaiting ? Status::success() : finish();
-  }
-  Status finish() {
-    size_t failed = 0;
-    auto encoded = encoders.encode(texts, failed);
-    if (!encoded)
-      return encoded.status().withContext(places[failed]);
-    for (size_t i = 0; i < texts.size(); ++i) {
-      std::vector<int32_t> &tokens = (*encoded)[i];
-      if (separator && (tokens.empty() || tokens.back() != *separator))
-        tokens.push_back(static_cast<int32_t>(*separator));
-      ++counts.documents;
-      counts.bytes += texts[i].size();
-      counts.tokens += tokens.size();
-      BRAID_TRY(sink.tokens(tokens).withContext(places[i]));
-    }
-    texts.clear();
-    places.clear();
-    waiting = 0;
-    return Status::success();
-  }
-
-private:
-  static constexpr size_t mostWaiting = size_t(1) << 23;
-  TextEncoders encoders;
-  std::optional<int64_t> separator;
-  Sink &sink;
-  Counts &counts;
-  std::vector<std::string> texts, places;
-  size_t waiting = 0;
-};
-
 Status decodeDocument(std::span<const int32_t> tokens, const Tokenizer &tokenizer, Sink &sink, Counts &counts) {
   TextDecoder decoder(tokenizer, /*special=*/true);
   std::string text;
@@ -118,47 +75,28 @@ Status decodeDocument(std::span<const int32_t> tokens, const Tokenizer &tokenize
   return sink.line({{"text", text}});
 }
 
-using Visit = std::function<Status(JsonRecord &record, std::string place)>;
-
-// The documents of JSON Lines; an empty line holds none.
-Status forEachRecord(const std::string &path, const std::string &field, int64_t vocabulary, const Visit &visit) {
-  BRAID_ASSIGN(InputFile file, InputFile::open(path));
-  LineReader reader(file);
-  std::string_view line;
-  while (true) {
-    BRAID_ASSIGN(bool more, reader.next(line));
-    if (!more)
-      return Status::success();
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos)
-      continue;
-    std::string place = fmt::format("{}:{}", path, reader.number());
-    Expected<JsonRecord> record = parseJsonRecord(line, field, vocabulary);
-    if (!record)
-      return record.status().withContext(place);
-    BRAID_TRY(visit(*record, std::move(place)));
-  }
-}
-
 bool isJsonLines(const std::string &path, const Options &options) {
   return options.data.format.empty() ? path.ends_with(".jsonl") : options.data.format == "jsonl";
 }
 
-Status encodeFiles(const std::vector<std::string> &files, const Options &options, Encoding &encoding,
+Status encodeFiles(const std::vector<std::string> &files, const Options &options, TextBatch &batch,
                    int64_t vocabulary) {
   std::string field = options.data.field.value_or("text");
   for (const std::string &path : files) {
-    if (isJsonLines(path, options)) {
-      BRAID_TRY(forEachRecord(path, field, vocabulary, [&](JsonRecord &record, std::string place) {
-        return record.text
-                   ? encoding.add(*std::move(record.text), std::move(place))
-                   : Status::error("{}: field '{}' is an array of tokens; valid: a string, or --decode", place, field);
-      }));
-    } else {
+    if (!isJsonLines(path, options)) {
       BRAID_ASSIGN(std::string text, readTextFile(path, UINT64_MAX));
-      BRAID_TRY(encoding.add(std::move(text), path));
+      BRAID_TRY(batch.add(std::move(text), path));
+      continue;
     }
+    BRAID_TRY(
+        forEachJsonRecord(path, field, vocabulary, [&](JsonRecord &record, const std::string &place) -> Expected<bool> {
+          if (!record.text)
+            return Status::error("{}: field '{}' is an array of tokens; valid: a string, or --decode", place, field);
+          BRAID_TRY(batch.add(*std::move(record.text), place));
+          return true;
+        }));
   }
-  return encoding.finish();
+  return batch.finish();
 }
 
 Status decodeFiles(const std::vector<std::string> &files, const Options &options, const Tokenizer &tokenizer,
@@ -166,12 +104,14 @@ Status decodeFiles(const std::vector<std::string> &files, const Options &options
   std::string field = options.data.field.value_or("tokens");
   for (const std::string &path : files) {
     if (isJsonLines(path, options)) {
-      BRAID_TRY(forEachRecord(path, field, tokenizer->vocabulary(), [&](JsonRecord &record, std::string place) {
-        if (!record.tokens)
-          return Status::error("{}: field '{}' is a string; valid: an array of tokens", place, field);
-        std::vector<int32_t> tokens(record.tokens->begin(), record.tokens->end());
-        return decodeDocument(tokens, tokenizer, sink, counts).withContext(place);
-      }));
+      BRAID_TRY(forEachJsonRecord(
+          path, field, tokenizer->vocabulary(), [&](JsonRecord &record, const std::string &place) -> Expected<bool> {
+            if (!record.tokens)
+              return Status::error("{}: field '{}' is a string; valid: an array of tokens", place, field);
+            std::vector<int32_t> tokens(record.tokens->begin(), record.tokens->end());
+            BRAID_TRY(decodeDocument(tokens, tokenizer, sink, counts).withContext(place));
+            return true;
+          }));
       continue;
     }
     DataOptions data;
@@ -217,8 +157,14 @@ Status run(const Options &options) {
     if (options.decode) {
       BRAID_TRY(decodeFiles(files, options, tokenizer, separator, sink, counts));
     } else {
-      Encoding encoding(tokenizer, separator, sink, counts);
-      BRAID_TRY(encodeFiles(files, options, encoding, tokenizer->vocabulary()));
+      TextBatch batch(tokenizer, std::max(std::thread::hardware_concurrency(), 1u), separator,
+                      [&](std::vector<int32_t> &tokens, size_t bytes) {
+                        ++counts.documents;
+                        counts.bytes += bytes;
+                        counts.tokens += tokens.size();
+                        return sink.tokens(tokens);
+                      });
+      BRAID_TRY(encodeFiles(files, options, batch, tokenizer->vocabulary()));
     }
     return sink.flush();
   };
