@@ -38,6 +38,7 @@ def DecideRecomputePass : Pass<"braid-decide-recompute", "::mlir::ModuleOp"> {
   let description = [{
     Pointwise results that only row-wise ops read are marked where their operands are kept anyway: they cost nothing. With `convolutions` neither does a convolution
     with a bias, an activation or a norm over heads behind it: `%y = braid.short_conv %x, .. {braid.recompute}   %q = braid.activation %y`, of which %x and %q are kept.
+    With `sequence`, keys and values that ranks make of latents they gather (shard/GatherLatents: `%k, %v = braid.linear %kv, %wk, %wv {braid.recompute}`) are made again.
     A layer function with `braid.recompute` keeps its inputs and its routes only; with `activation_budget` (bytes per rank)
     in braid.train ops are marked until what all layers keep on a rank of the mesh fits, those first that free most bytes for
     their time, or until no more can be; where the mesh makes rows of experts travel, they count as what buffers hold.
@@ -81,6 +82,7 @@ def ApplyShardingPass : Pass<"braid-apply-sharding", "::mlir::ModuleOp"> {
     Optimizer states are cut by dp and edp, too (ZeRO-1).
     Before: `%y = braid.linear %o, %wo : (2x8x4x8, 32x16) -> 2x8x16`
     After:  `%p = braid.linear %o, %wo : (2x8x2x8, 16x16) -> 2x8x16;  %y = braid.comm.all_reduce %p {axis = "tp"}`
+    Along sp keys and values that are made of a latent are gathered as that, where sending takes longer than multiplying: `%c = braid.comm.all_gather %kv {axis = "sp", label = "attn.latent"}`.
     Dispatch and combine become permute and all_to_all over ep (the plan's `exchange` value carries counts and order to both).
     Invariant: every shape is local; a value is cut or replicated; every cross-rank dependence is a braid.comm op.
   }];

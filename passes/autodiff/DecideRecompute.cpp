@@ -8,6 +8,7 @@
 #include "passes/autodiff/BlockGradient.h"
 #include "passes/autodiff/Recompute.h"
 #include "passes/shard/LocalBytes.h"
+#include "passes/shard/Sequence.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -157,6 +158,7 @@ private:
   LogicalResult collect(Block &block, int64_t times, Activity &activity, SymbolTable &symbols, Layers &layers);
   void makeBeside(LayerChoice &choice);
   void makeConvolutionsAgain(LayerChoice &choice);
+  void makeKeysAgain(LayerChoice &choice, int64_t ranks, int64_t parts);
   void meetBudget(Layers &layers, int64_t budget);
   LogicalResult decide(func::FuncOp function);
   Travels travels() const { return {exchanges, sequence}; }
@@ -256,6 +258,27 @@ void DecideRecomputePass::makeConvolutionsAgain(LayerChoice &choice) {
   }
 }
 
+/// Keys and values that ranks along sp make of gathered latents (shard/GatherLatents) are made so for the gradient, too, and not kept.
+void DecideRecomputePass::makeKeysAgain(LayerChoice &choice, int64_t ranks, int64_t parts) {
+  Machine machine = Machine::of(getOperation());
+  for (auto linear : choice.layer.getBody().front().getOps<LinearOp>()) {
+    int64_t made = 0;
+    bool keys = llvm::all_of(linear.getResults(), [&](Value result) {
+      auto type = cast<RankedTensorType>(result.getType());
+      made += type.getNumElements() / (type.getDimSize(0) * type.getDimSize(1));
+      return llvm::all_of(result.getUses(), [](OpOperand &use) {
+        auto attention = dyn_cast<AttnCausalOp>(use.getOwner());
+        return attention && !attention.getWindow() &&
+               (use == attention.getKMutable() || use == attention.getVMutable());
+      });
+    });
+    auto latent = cast<RankedTensorType>(linear.getX().getType());
+    int64_t bytes = llvm::divideCeil(cast<RankedTensorType>(linear.getResult(0).getType()).getElementTypeBitWidth(), 8);
+    if (keys && latent.getRank() == 3 && latentsTravel(latent.getDimSize(2), made / parts, bytes, ranks, machine))
+      choice.again.insert(linear);
+  }
+}
+
 /// As far as that is possible: what is kept in the end is reported.
 void DecideRecomputePass::meetBudget(Layers &layers, int64_t budget) {
   int64_t total = keptBytes(layers);
@@ -298,10 +321,16 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
   }
   activity.analyze(function.getBody().front());
   local.clear();
+  llvm::StringMap<int64_t> axes;
   if (llvm::Expected<Mesh> ranks = Mesh::parse(mesh); !ranks)
     return function.emitError("mesh: ") << llvm::toString(ranks.takeError());
-  else if (ranks->world() > 1)
+  else if (ranks->world() > 1) {
     local = localBytes(function, *ranks, sliced);
+    for (StringRef axis : {"sp", "tp"})
+      axes[axis] = ranks->size(axis);
+  }
+  auto algorithm = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm);
+  bool gathers = sequence && !sliced && !(algorithm && algorithm.getValue() == spAlgorithmName(SpAlgorithm::ring));
   Layers layers;
   if (failed(collect(function.getBody().front(), 1, activity, symbols, layers)))
     return failure();
@@ -315,6 +344,8 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
   for (auto &[op, choice] : layers) {
     if (convolutions)
       makeConvolutionsAgain(choice);
+    if (gathers)
+      makeKeysAgain(choice, axes["sp"], axes["tp"]);
     makeBeside(choice);
   }
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");

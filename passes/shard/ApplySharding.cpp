@@ -339,6 +339,7 @@ public:
       if (failed(entry.getName() == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
+    gatherLatents(getOperation());
     mergeExchanges(getOperation());
   }
 };

@@ -80,6 +80,11 @@ private:
 /// Collectives that bring a function what it has received before (of the same values, over the same axis) are taken out.
 void mergeExchanges(mlir::ModuleOp module);
 
+/// Whether keys and values, `made` features of a token together, of a `latent` are exchanged as this is: sending is slower than multiplying.
+bool latentsTravel(int64_t latent, int64_t made, int64_t elementBytes, int64_t ranks, const Machine &machine);
+/// Gathers such latents in the place of keys and values, scatters their cotangents in the place of theirs.
+void gatherLatents(mlir::ModuleOp module);
+
 /// The exchanges of all ops that carry kSequenceAttr, whose tokens are those of a slice by now.
 llvm::LogicalResult exchangeSlices(mlir::ModuleOp module);
 
