@@ -255,7 +255,7 @@ Expected<Pattern> Pattern::compile(std::string_view expression) {
 
 Expected<Pattern> Pattern::literal(std::string_view text) { return make(text, text, PCRE2_UTF | PCRE2_LITERAL); }
 
-Status Pattern::forEachMatch(std::string_view text, const std::function<void(size_t, size_t)> &visit) const {
+Status Pattern::forEachMatch(std::string_view text, const std::function<Status(size_t, size_t)> &visit) const {
   std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> match(
       pcre2_match_data_create_from_pattern(code.get(), nullptr), pcre2_match_data_free);
   if (!match)
@@ -283,7 +283,7 @@ Status Pattern::forEachMatch(std::string_view text, const std::function<void(siz
       from = end < text.size() ? end + firstCharacterBytes(text.substr(end)) : end + 1;
       continue;
     }
-    visit(begin, end);
+    BRAID_TRY(visit(begin, end));
     lastEnd = from = end;
   }
   return Status::success();

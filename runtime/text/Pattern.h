@@ -19,9 +19,9 @@ public:
   // Exactly this text, which is not empty.
   static Expected<Pattern> literal(std::string_view text);
 
-  // The matches in valid UTF-8, from left to right; none begins where the one before it ended and is empty. An error: a
-  // search that takes more steps than a limit. Any number of threads at once.
-  Status forEachMatch(std::string_view text, const std::function<void(size_t begin, size_t end)> &visit) const;
+  // The matches in valid UTF-8, from left to right; none begins where the one before it ended and is empty. An error: one
+  // of `visit`, or a search that takes more steps than a limit. Any number of threads at once.
+  Status forEachMatch(std::string_view text, const std::function<Status(size_t begin, size_t end)> &visit) const;
 
 private:
   static Expected<Pattern> make(std::string_view expression, std::string_view translated, uint32_t options);

@@ -33,46 +33,24 @@ struct Part {
   bool matches;
 };
 
-Expected<std::vector<Part>> partsOf(const Split &split, std::string_view text) {
-  std::vector<Part> parts;
+using VisitPart = std::function<Status(const Part &)>;
+
+Status forEachPart(const Split &split, std::string_view text, const VisitPart &visit) {
   size_t last = 0;
-  BRAID_TRY(split.pattern.forEachMatch(text, [&](size_t begin, size_t end) {
+  BRAID_TRY(split.pattern.forEachMatch(text, [&](size_t begin, size_t end) -> Status {
     if (begin > last)
-      parts.push_back({last, begin, split.inverted});
-    parts.push_back({begin, end, !split.inverted});
+      BRAID_TRY(visit({last, begin, split.inverted}));
     last = end;
+    return visit({begin, end, !split.inverted});
   }));
-  if (last < text.size())
-    parts.push_back({last, text.size(), split.inverted});
-  return parts;
+  return last < text.size() ? visit({last, text.size(), split.inverted}) : Status::success();
 }
 
-// Parts of the text that become pieces.
-std::vector<Part> joined(std::vector<Part> parts, Delimiter delimiter) {
+// Parts that become pieces with their neighbours.
+std::vector<Part> joined(const std::vector<Part> &parts, Delimiter delimiter) {
   std::vector<Part> result;
   bool before = false; // whether the part before is a delimiter
-  switch (delimiter) {
-  case Delimiter::isolated: return parts;
-  case Delimiter::removed: std::erase_if(parts, [](const Part &part) { return part.matches; }); return parts;
-  case Delimiter::contiguous:
-    for (const Part &part : parts) {
-      if (part.matches == before && !result.empty())
-        result.back().end = part.end;
-      else
-        result.push_back(part);
-      before = part.matches;
-    }
-    return result;
-  case Delimiter::mergedWithPrevious:
-    for (const Part &part : parts) {
-      if (part.matches && !before && !result.empty())
-        result.back().end = part.end;
-      else
-        result.push_back(part);
-      before = part.matches;
-    }
-    return result;
-  case Delimiter::mergedWithNext:
+  if (delimiter == Delimiter::mergedWithNext) {
     for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
       if (part->matches && !before && !result.empty())
         result.back().begin = part->begin;
@@ -83,31 +61,52 @@ std::vector<Part> joined(std::vector<Part> parts, Delimiter delimiter) {
     std::reverse(result.begin(), result.end());
     return result;
   }
-  return parts;
+  bool contiguous = delimiter == Delimiter::contiguous;
+  for (const Part &part : parts) {
+    if (!result.empty() && (contiguous ? part.matches == before : part.matches && !before))
+      result.back().end = part.end;
+    else
+      result.push_back(part);
+    before = part.matches;
+  }
+  return result;
 }
 
-Status apply(const Split &split, TextPiece &piece, std::vector<TextPiece> &out) {
-  BRAID_ASSIGN(std::vector<Part> parts, partsOf(split, piece.text));
-  for (const Part &part : joined(std::move(parts), split.delimiter))
-    if (part.end > part.begin)
-      out.push_back({piece.text.substr(part.begin, part.end - part.begin), -1, piece.first && part.begin == 0});
+using Visit = std::function<Status(TextPiece)>;
+
+Status apply(const Split &split, TextPiece &piece, const Visit &visit) {
+  auto cut = [&](const Part &part) {
+    return part.end == part.begin
+               ? Status::success()
+               : visit({piece.text.substr(part.begin, part.end - part.begin), -1, piece.first && part.begin == 0});
+  };
+  if (split.delimiter == Delimiter::isolated)
+    return forEachPart(split, piece.text, cut);
+  if (split.delimiter == Delimiter::removed)
+    return forEachPart(split, piece.text,
+                       [&](const Part &part) { return part.matches ? Status::success() : cut(part); });
+  std::vector<Part> parts;
+  BRAID_TRY(forEachPart(split, piece.text, [&](const Part &part) {
+    parts.push_back(part);
+    return Status::success();
+  }));
+  for (const Part &part : joined(parts, split.delimiter))
+    BRAID_TRY(cut(part));
   return Status::success();
 }
 
-Status apply(PrefixBlank, TextPiece &piece, std::vector<TextPiece> &out) {
+Status apply(PrefixBlank, TextPiece &piece, const Visit &visit) {
   if (!piece.text.starts_with(' '))
     piece.text.insert(0, 1, ' ');
-  out.push_back(std::move(piece));
-  return Status::success();
+  return visit(std::move(piece));
 }
 
-Status apply(BytesToLetters, TextPiece &piece, std::vector<TextPiece> &out) {
+Status apply(BytesToLetters, TextPiece &piece, const Visit &visit) {
   piece.text = lettersOfBytes(piece.text);
-  out.push_back(std::move(piece));
-  return Status::success();
+  return visit(std::move(piece));
 }
 
-Status apply(const Metaspace &step, TextPiece &piece, std::vector<TextPiece> &out) {
+Status apply(const Metaspace &step, TextPiece &piece, const Visit &visit) {
   std::string text;
   for (char c : piece.text)
     if (c == ' ')
@@ -117,17 +116,15 @@ Status apply(const Metaspace &step, TextPiece &piece, std::vector<TextPiece> &ou
   bool prefix = step.prefix == Metaspace::Prefix::always || (step.prefix == Metaspace::Prefix::first && piece.first);
   if (prefix && !text.starts_with(step.replacement))
     text.insert(0, step.replacement);
-  if (!step.split) {
-    out.push_back({std::move(text), -1, piece.first});
-    return Status::success();
-  }
+  if (!step.split)
+    return visit({std::move(text), -1, piece.first});
   // Replacements side by side are pieces of their own, but the last, which begins what follows it.
   for (size_t begin = 0; begin < text.size();) {
     size_t end = text.find(
         step.replacement,
         begin + (text.compare(begin, step.replacement.size(), step.replacement) == 0 ? step.replacement.size() : 0));
     end = std::min(end, text.size());
-    out.push_back({text.substr(begin, end - begin), -1, piece.first && begin == 0});
+    BRAID_TRY(visit({text.substr(begin, end - begin), -1, piece.first && begin == 0}));
     begin = end;
   }
   return Status::success();
@@ -141,6 +138,7 @@ Expected<std::string> apply(const Replace &step, std::string text) {
   BRAID_TRY(step.pattern.forEachMatch(text, [&](size_t begin, size_t end) {
     result.append(text, last, begin - last).append(step.content);
     last = end;
+    return Status::success();
   }));
   return result.append(text, last);
 }
@@ -183,19 +181,17 @@ Expected<std::string> Normalizer::apply(std::string_view text) const {
   return result;
 }
 
-Expected<std::vector<TextPiece>> PreTokenizer::apply(std::vector<TextPiece> pieces) const {
-  for (const PreTokenizerStep &step : steps) {
-    std::vector<TextPiece> next;
-    next.reserve(pieces.size());
-    for (TextPiece &piece : pieces) {
-      if (piece.token >= 0)
-        next.push_back(std::move(piece));
-      else if (!piece.text.empty())
-        BRAID_TRY(std::visit([&](const auto &step) { return runtime::apply(step, piece, next); }, step));
-    }
-    pieces = std::move(next);
-  }
-  return pieces;
+Status PreTokenizer::forEach(TextPiece piece, const std::function<Status(TextPiece &)> &visit) const {
+  // What a step makes goes through the steps behind it before the step goes on.
+  std::function<Status(TextPiece, size_t)> walk = [&](TextPiece part, size_t step) -> Status {
+    if (part.text.empty())
+      return Status::success();
+    if (step == steps.size())
+      return visit(part);
+    Visit next = [&](TextPiece made) { return walk(std::move(made), step + 1); };
+    return std::visit([&](const auto &apply) { return runtime::apply(apply, part, next); }, steps[step]);
+  };
+  return walk(std::move(piece), 0);
 }
 
 } // namespace braid::runtime

@@ -5,6 +5,7 @@
 #include "runtime/text/Pattern.h"
 #include "runtime/text/Utf8.h"
 
+#include <functional>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -70,8 +71,9 @@ class PreTokenizer {
 public:
   std::vector<PreTokenizerStep> steps;
 
+  // Visits what becomes of a piece, from left to right, one after the other: a text may have many millions of words.
   // Pieces that become empty are left out.
-  Expected<std::vector<TextPiece>> apply(std::vector<TextPiece> pieces) const;
+  Status forEach(TextPiece piece, const std::function<Status(TextPiece &)> &visit) const;
 };
 
 } // namespace braid::runtime

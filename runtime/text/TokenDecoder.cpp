@@ -54,6 +54,7 @@ Expected<std::string> TokenDecoder::add(std::string_view token) {
       BRAID_TRY(replace->pattern.forEachMatch(text, [&](size_t begin, size_t end) {
         result.append(text, last, begin - last).append(replace->content);
         last = end;
+        return Status::success();
       }));
       text = result.append(text, last);
     } else if (std::holds_alternative<BytesOfTokens>(step)) {

@@ -26,22 +26,26 @@ Expected<std::vector<int32_t>> TextEncoder::encode(std::string_view text, bool w
     return Status::error(ErrorCode::corruptFile, "byte {} (0x{:02x}) is no UTF-8, which a tokenizer reads", *invalid,
                          static_cast<unsigned char>(text[*invalid]));
   BRAID_ASSIGN(std::vector<TextPiece> pieces, tokenizer->added.cut(text, tokenizer->normalizer));
-  BRAID_ASSIGN(pieces, tokenizer->preTokenizer.apply(std::move(pieces)));
   std::vector<int32_t> tokens;
   if (whole)
     tokens = tokenizer->prefixTokens;
-  for (TextPiece &piece : pieces) {
-    if (piece.token >= 0) {
-      tokens.push_back(piece.token);
-    } else if (auto found = known.find(piece.text); found != known.end()) {
+  auto add = [&](TextPiece &piece) {
+    if (auto found = known.find(piece.text); found != known.end()) {
       tokens.insert(tokens.end(), found->second.begin(), found->second.end());
-    } else if (!piece.text.empty()) {
+    } else {
       size_t begin = tokens.size();
       tokenizer->model.encode(piece.text, tokens);
       if (piece.text.size() <= longestKnown && known.size() < mostKnown)
         known.emplace(std::move(piece.text),
                       std::vector<int32_t>(tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end()));
     }
+    return Status::success();
+  };
+  for (TextPiece &piece : pieces) {
+    if (piece.token >= 0)
+      tokens.push_back(piece.token);
+    else
+      BRAID_TRY(tokenizer->preTokenizer.forEach(std::move(piece), add));
   }
   if (whole)
     tokens.insert(tokens.end(), tokenizer->suffixTokens.begin(), tokenizer->suffixTokens.end());

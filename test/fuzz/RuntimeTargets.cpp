@@ -136,6 +136,7 @@ void pattern(std::span<const uint8_t> bytes) {
                        if (begin < last || end < begin || end > text.size())
                          std::abort();
                        last = end;
+                       return Status::success();
                      })
       .ok();
 }

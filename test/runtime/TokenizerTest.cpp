@@ -228,10 +228,13 @@ std::vector<std::string> matchesOf(const char *expression, std::string_view text
   auto pattern = Pattern::compile(expression);
   EXPECT_TRUE(pattern) << pattern.message();
   std::vector<std::string> matches;
-  EXPECT_TRUE(
-      pattern
-          ->forEachMatch(text, [&](size_t begin, size_t end) { matches.emplace_back(text.substr(begin, end - begin)); })
-          .ok());
+  EXPECT_TRUE(pattern
+                  ->forEachMatch(text,
+                                 [&](size_t begin, size_t end) {
+                                   matches.emplace_back(text.substr(begin, end - begin));
+                                   return Status::success();
+                                 })
+                  .ok());
   return matches;
 }
 
@@ -246,7 +249,7 @@ TEST(Tokenizers, MatchesGoFromLeftToRight) {
   // More than the stack of compiled patterns holds.
   EXPECT_EQ(matchesOf("(?:(a)|b)+c?", std::string(1 << 20, 'a')).size(), 1u);
   auto slow = Pattern::compile(R"((a+)+\d)");
-  Status status = slow->forEachMatch(std::string(64, 'a'), [](size_t, size_t) {});
+  Status status = slow->forEachMatch(std::string(64, 'a'), [](size_t, size_t) { return Status::success(); });
   EXPECT_NE(
       status.message().find("the search for '(a+)+\\\\d' in a text of 64 bytes ends at byte 0: match limit exceeded"),
       std::string::npos)
