@@ -330,7 +330,7 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
       axes[axis] = ranks->size(axis);
   }
   auto algorithm = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm);
-  bool gathers = sequence && !sliced && !(algorithm && algorithm.getValue() == spAlgorithmName(SpAlgorithm::ring));
+  bool gathers = sequence && !(algorithm && algorithm.getValue() == spAlgorithmName(SpAlgorithm::ring));
   Layers layers;
   if (failed(collect(function.getBody().front(), 1, activity, symbols, layers)))
     return failure();

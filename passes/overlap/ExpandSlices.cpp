@@ -97,6 +97,7 @@ class ExpandSlicesPass : public braid::impl::ExpandSlicesPassBase<ExpandSlicesPa
     // Rows that were to be cut and are better whole have their exchanges to be built, too.
     if (failed(exchangeSlices(getOperation())))
       return signalPassFailure();
+    gatherLatents(getOperation());
     mergeExchanges(getOperation());
   }
 

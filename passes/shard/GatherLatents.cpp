@@ -10,6 +10,7 @@
 //
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/analysis/Tensors.h"
+#include "passes/overlap/SliceLayer.h"
 #include "passes/shard/Sequence.h"
 
 using namespace mlir;
@@ -63,8 +64,18 @@ private:
     auto op = CommAllGatherOp::create(builder, like.getLoc(),
                                       withTokens(latent.getType(), typeOf(like.getResult()).getDimSize(1)), latent,
                                       like.getAxis(), like.getDim());
-    op->setAttr("label", builder.getStringAttr("attn.latent"));
+    name(op, like, "attn.latent");
     return op;
+  }
+  /// An exchange in the place of another.
+  static void name(Operation *op, Operation *like, StringRef label) {
+    if (Attribute slice = like->getAttr(kSliceAttr))
+      op->setAttr(kSliceAttr, slice);
+    op->setAttr("label", StringAttr::get(op->getContext(), label));
+  }
+  static bool isOf(Operation *exchange, std::initializer_list<StringRef> labels) {
+    auto label = exchange->getAttrOfType<StringAttr>("label");
+    return label && llvm::is_contained(labels, label.getValue());
   }
 
   void forward(LinearOp op) {
@@ -72,9 +83,7 @@ private:
     SmallVector<CommAllGatherOp> gathers;
     for (Value result : op.getResults()) {
       auto user = result.hasOneUse() ? dyn_cast<CommAllGatherOp>(*result.user_begin()) : CommAllGatherOp();
-      bool keys = user && llvm::all_of(user.getResult().getUsers(),
-                                       [](Operation *reader) { return isa<AttnCausalOp, AttnCausalGradOp>(reader); });
-      if (!keys || (!gathers.empty() && user.getAxis() != gathers[0].getAxis()))
+      if (!user || !isOf(user, {"attn.k", "attn.v"}) || (!gathers.empty() && user.getAxis() != gathers[0].getAxis()))
         return;
       gathers.push_back(user);
     }
@@ -101,14 +110,14 @@ private:
     LinearGradWeightOp weights;
     for (Value cotangent : op.getDys()) {
       auto scatter = cotangent.getDefiningOp<CommReduceScatterOp>();
-      if (!scatter || !scatter.getX().getDefiningOp<AttnCausalGradOp>() ||
+      if (!scatter || !isOf(scatter, {"attn.dk", "attn.dv"}) ||
           (!scatters.empty() && scatter.getAxis() != scatters[0].getAxis()))
         return;
       for (Operation *user : cotangent.getUsers()) {
         auto weight = dyn_cast<LinearGradWeightOp>(user);
         if (user == op)
           continue;
-        if (!weight || (weights && weights != weight) || !weight.getSums().empty())
+        if (!weight || (weights && weights != weight))
           return;
         weights = weight;
       }
@@ -129,13 +138,13 @@ private:
                                         op.getWeights(), op.getTransposedAttr());
     auto mine =
         CommReduceScatterOp::create(builder, first.getLoc(), op.getDx().getType(), dx, first.getAxis(), first.getDim());
-    mine->setAttr("label", builder.getStringAttr("attn.dlatent"));
+    name(mine, first, "attn.dlatent");
     op.getDx().replaceAllUsesWith(mine);
     if (weights) {
       builder.setInsertionPoint(weights);
       auto latents = CommAllGatherOp::create(builder, weights.getLoc(), withTokens(weights.getX().getType(), tokens),
                                              weights.getX(), first.getAxis(), first.getDim());
-      latents->setAttr("label", builder.getStringAttr("attn.latent"));
+      name(latents, first, "attn.latent");
       weights.getXMutable().assign(latents);
       weights.getDysMutable().assign(all);
     }

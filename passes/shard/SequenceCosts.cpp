@@ -26,7 +26,7 @@ public:
         .Case<LsmInnerStepOp, LsmInnerStepGradOp>([&](auto step) { return walks(step); })
         .Case<AttnCausalOp, AttnCausalGradOp>([&](auto attention) {
           // Keys and values there, their cotangents back.
-          double both = gathered(attention.getK()) + gathered(attention.getV());
+          double both = keys(attention.getK(), attention.getV());
           if (!attention.getShared().empty())
             both += gathered(attention.getShared()[1]);
           return SliceExchange{directions(op) * machine.linkLatency, directions(op) * both};
@@ -51,6 +51,19 @@ private:
     RankedTensorType type = typeOf(local);
     auto bytes = static_cast<double>(type.getNumElements()) * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
     return static_cast<double>(ranks - 1) * bytes / machine.linkBandwidth;
+  }
+  /// Or the latents that both are made of (GatherLatents).
+  double keys(Value k, Value v) const {
+    auto made = k.getDefiningOp<LinearOp>();
+    if (made && made == v.getDefiningOp<LinearOp>()) {
+      auto features = [](Value x) {
+        return typeOf(x).getNumElements() / typeOf(x).getDimSize(0) / typeOf(x).getDimSize(1);
+      };
+      int64_t bytes = llvm::divideCeil(typeOf(k).getElementTypeBitWidth(), 8);
+      if (latentsTravel(features(made.getX()), features(k) + features(v), bytes, ranks, machine))
+        return gathered(made.getX());
+    }
+    return gathered(k) + gathered(v);
   }
   /// Segments of all ranks, folded by each; a gradient's cotangents travel with them.
   SliceExchange folds(RankedTensorType p, RankedTensorType x, Value cotangent) const {
