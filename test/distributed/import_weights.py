@@ -1,7 +1,7 @@
 """Weights that other software wrote: a checkpoint of ours under the names, the orientation and the files of another library is read as
 what it was.
 
-Names and orientation of transformers are written down here once more, on their own. A training of one step that begins with such files and
+Names and orientation of transformers are written down once more, on their own (library_names.py). A training of one step that begins with such files and
 one that begins with our checkpoint must save the same bytes, whatever the types and meshes. Back they go by the same names: files that
 braid-run export writes from a checkpoint must be, byte for byte, those that this mapping makes. Nothing of transformers is needed.
 Usage: import_weights.py FOLDER
@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import pathlib
-import re
 import shutil
 import struct
 import subprocess
@@ -18,61 +17,11 @@ import sys
 
 import numpy as np
 
+from library_names import BASE, CONFIGS, LATENT, ONE_PART, PLUS_ONE, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
 from ranks_equal import checkpoint, run
 
 folder = pathlib.Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
-BASE = {"vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
-        "max_position_embeddings": 64, "train": {"batch": 2, "seq_len": 32}}
-CONFIGS = {
-    "qwen3_moe": {"head_dim": 12, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "mlp_only_layers": [1]},
-    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "qwen2": {"tie_word_embeddings": True},
-    "qwen3_next": {"head_dim": 8, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20,
-                   "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 12,
-                   "full_attention_interval": 3},
-    "minimax": {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "num_local_experts": 4, "num_experts_per_tok": 2,
-                "linear_attn_beta_factor": 0.5},
-    "glm4_moe": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 2, "attention_bias": True,
-                 "use_qk_norm": True},
-    "minimax_m2": {"head_dim": 12, "num_local_experts": 4, "num_experts_per_tok": 2, "rotary_dim": 4},
-    "gemma": {"head_dim": 12, "hidden_act": "gelu"},
-    "gpt_oss": {"head_dim": 12, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
-    "gemma3_text": {"head_dim": 12, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
-}
-CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
-PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma", "gemma3_text")  # norms that multiply by 1 + weight
-# Layers of one part.
-SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
-ONE_PART = {
-    "mamba": SMALL | {"num_hidden_layers": 2, "state_size": 6, "time_step_rank": 3},
-    "mamba2": SMALL | {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 12, "n_groups": 2, "tie_word_embeddings": True},
-    "nemotron_h": SMALL | {"hybrid_override_pattern": "M-*ME", "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
-                           "moe_shared_expert_intermediate_size": 20, "moe_latent_size": 16, "n_group": 2, "topk_group": 1, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 12, "n_groups": 2,
-                           "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "intermediate_size": 48, "use_conv_bias": False},
-}
-# Mamba-2 or attention, then a feed-forward; of experts one tensor.
-MAMBA = BASE | {"mamba_n_heads": 4, "mamba_d_state": 12, "mamba_n_groups": 2}
-GRANITE = MAMBA | {"layer_types": ["mamba", "attention", "mamba"], "shared_intermediate_size": 20, "intermediate_size": 24, "embedding_multiplier": 6,
-                   "logits_scaling": 3, "residual_multiplier": 0.5, "attention_multiplier": 0.25}
-WITH_MAMBA = {
-    "granitemoehybrid": GRANITE | {"num_local_experts": 4, "num_experts_per_tok": 2, "tie_word_embeddings": True},
-    "granitemoehybrid-dense": GRANITE | {"num_local_experts": 0, "position_embedding_type": "rope", "mamba_conv_bias": False},
-    "bamba": MAMBA | {"attn_layer_indices": [1]},
-    "jamba": BASE | {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 4, "mamba_d_state": 6, "mamba_dt_rank": 3},
-    "falcon_h1": MAMBA | {"mamba_d_ssm": 64, "mamba_rms_norm": True, "mamba_proj_bias": True, "projectors_bias": True, "attention_bias": True, "mlp_bias": True,
-                          "ssm_multipliers": [0.5, 2, 0.25, 1.5, 3], "mlp_multipliers": [0.5, 2], "key_multiplier": 0.5, "ssm_in_multiplier": 2},
-}
-# Keys and values of a latent.
-MLA = BASE | {"num_key_value_heads": 4, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_experts_per_tok": 2,
-              "moe_intermediate_size": 24, "first_k_dense_replace": 1}
-LATENT = {
-    "deepseek_v2": MLA | {"q_lora_rank": None, "n_routed_experts": 4, "n_shared_experts": 2},
-    "deepseek_v3": MLA | {"q_lora_rank": 10, "n_routed_experts": 4, "n_group": 2, "topk_group": 1},
-    "kimi_linear": {key: value for key, value in MLA.items() if key != "num_experts_per_tok"} | {
-        "num_experts": 4, "num_experts_per_token": 2,
-        "linear_attn_config": {"kda_layers": [1, 3], "full_attn_layers": [2], "num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 3}},
-}
 (folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog, again and again, until it is long enough. " * 20)
 
 
@@ -97,241 +46,6 @@ def write_library(target, tensors, files=1):
         write_safetensors(target / part, {name: tensors[name] for name in names[i::files]})
         table |= {name: part for name in names[i::files]}
     (target / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
-
-
-def is_unread(name):
-    return name.startswith(("mtp.", "model.layers.3.")) or name.endswith(("query_decay", "diagonal_decay"))
-
-
-def of_transformers(family, ours):
-    """Our tensors as transformers has them."""
-    theirs = {}
-    isLocal = family in ("mixtral", "minimax", "minimax_m2")
-    block = "block_sparse_moe" if isLocal else "mlp"
-    expert = {"w1": "w1", "w3": "w3", "w2": "w2"} if isLocal else {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
-    plain = {"norm1.weight": "input_layernorm.weight", "norm2.weight": "post_attention_layernorm.weight",
-             "attn.q_norm.weight": "self_attn.q_norm.weight", "attn.k_norm.weight": "self_attn.k_norm.weight"}
-    turned = {f"attn.w{x}": f"self_attn.{x}_proj.weight" for x in "qkvo"} | {
-        "ffn.w1": "mlp.gate_proj.weight", "ffn.w3": "mlp.up_proj.weight", "ffn.w2": "mlp.down_proj.weight", "moe.router": f"{block}.gate.weight"}
-    for name, value in ours.items():
-        if name in ("embed.weight", "final_norm.weight"):
-            theirs[{"embed.weight": "model.embed_tokens.weight", "final_norm.weight": "model.norm.weight"}[name]] = value
-        elif name == "head.weight":
-            theirs["lm_head.weight"] = value.T
-        else:
-            _, layer, part = name.split(".", 2)
-            at = f"model.layers.{layer}."
-            if part in plain:
-                theirs[at + plain[part]] = value
-            elif part in turned:
-                theirs[at + turned[part]] = value.T
-            elif part in ("lsm.wq", "lsm.wk", "lsm.wv"):  # of each head all three
-                heads = np.stack([ours[f"layers.{layer}.lsm.w{x}"].T.reshape(4, 8, 32) for x in "qkv"], axis=1)
-                theirs[at + "self_attn.qkv_proj.weight"] = heads.reshape(96, 32)
-            elif part.startswith("lsm."):
-                name = {"lsm.wg": "output_gate.weight", "lsm.wo": "out_proj.weight", "lsm.norm.weight": "norm.weight", "lsm.log_decay": "slope_rate"}[part]
-                theirs[at + "self_attn." + name] = -value.reshape(4, 1, 1) if "decay" in part else value.T.reshape(-1) if "norm" in part else value.T
-            elif part == "moe.correction":
-                theirs[at + ("block_sparse_moe" if isLocal else "mlp.gate") + ".e_score_correction_bias"] = value
-            elif part.startswith("shared."):
-                theirs[at + f"mlp.shared_experts.{expert[part.removeprefix('shared.')]}.weight"] = value.T
-            elif part.startswith("attn.b"):
-                theirs[at + f"self_attn.{part[-1]}_proj.bias"] = value.reshape(-1)
-            else:
-                for i, matrix in enumerate(value):
-                    theirs[at + f"{block}.experts.{i}.{expert[part.removeprefix('moe.')]}.weight"] = matrix.T
-    if family == "minimax":
-        theirs |= {f"model.layers.{layer}.self_attn.{name}_decay": np.ones((4, 2, 2), np.float32) for layer in (0, 2) for name in ("query", "diagonal")}
-    if family == "glm4_moe":
-        theirs["model.layers.3.eh_proj.weight"] = np.ones((3, 2), np.float32)
-    return theirs
-
-
-def of_qwen3_next(family, ours):
-    """The same of a family that fuses what a head reads, and whose norms multiply by 1 + weight."""
-    theirs = {}
-    fused = ("attn.wq", "attn.wg", "lsm.")
-    rest = {name: value for name, value in ours.items() if not any(part in name for part in fused) and "shared." not in name}
-    for name, value in of_transformers("qwen3_next", rest).items():
-        theirs[name] = value - 1 if "norm" in name else value
-    for layer in range(BASE["num_hidden_layers"]):
-        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
-        at = f"model.layers.{layer}."
-        for part, name in (("w1", "gate_proj"), ("w3", "up_proj"), ("w2", "down_proj")):
-            theirs[at + f"mlp.shared_expert.{name}.weight"] = of["shared." + part].T
-        theirs[at + "mlp.shared_expert_gate.weight"] = of["shared.gate"].reshape(1, -1)
-        if "attn.wq" in of:
-            theirs[at + "self_attn.q_proj.weight"] = np.stack([of[f"attn.w{x}"].T.reshape(4, 8, 32) for x in "qg"], axis=1).reshape(64, 32)
-            continue
-        at += "linear_attn."
-        if family == "qwen3_5_moe_text":
-            theirs[at + "in_proj_qkv.weight"] = np.concatenate([of[f"lsm.w{x}"].T for x in "qkv"])
-            theirs |= {at + f"in_proj_{name}.weight": of[f"lsm.w{x}"].T for name, x in (("z", "g"), ("b", "b"), ("a", "a"))}
-        per_head = [of[f"lsm.w{x}"].T.reshape(2, -1, 32) for x in "qkvg"], [of[f"lsm.w{x}"].T.reshape(2, -1, 32) for x in "ba"]
-        for name, parts in zip(("in_proj_qkvz", "in_proj_ba") if family == "qwen3_next" else (), per_head):
-            theirs[at + name + ".weight"] = np.concatenate(parts, axis=1).reshape(-1, 32)
-        theirs[at + "conv1d.weight"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in "qkv"])[:, None, :]
-        theirs |= {at + "A_log": of["lsm.a_log"], at + "dt_bias": of["lsm.dt_bias"], at + "norm.weight": of["lsm.norm.weight"],
-                   at + "out_proj.weight": of["lsm.wo"].T}
-    return theirs | {"mtp.fc.weight": np.ones((3, 2), np.float32)}
-
-
-def of_gemma(family, ours):
-    """The same with norms that multiply by 1 + weight; in gemma3_text one behind each part, too."""
-    theirs = of_transformers(family, {name: value for name, value in ours.items() if not name.endswith("_post.weight")})
-    for layer in range(BASE["num_hidden_layers"] if family == "gemma3_text" else 0):
-        at = f"model.layers.{layer}."
-        theirs[at + "pre_feedforward_layernorm.weight"] = theirs[at + "post_attention_layernorm.weight"]
-        theirs |= {at + f"post_{part}_layernorm.weight": ours[f"layers.{layer}.{name}_post.weight"]
-                   for part, name in (("attention", "norm1"), ("feedforward", "norm2"))}
-    return {name: value - 1 if "norm" in name else value for name, value in theirs.items()}
-
-
-def of_gpt_oss(ours):
-    """Experts that are one tensor, in which columns of gates and of what they open take turns, and biases of all."""
-    theirs = of_transformers("llama", {name: value for name, value in ours.items() if "moe." not in name and "sinks" not in name})
-    pairs = lambda gate, up: np.stack([gate, up], axis=-1).reshape(*gate.shape[:-1], -1)
-    for layer in range(BASE["num_hidden_layers"]):
-        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
-        at = f"model.layers.{layer}."
-        theirs |= {at + "self_attn.sinks": of["attn.sinks"], at + "mlp.router.weight": of["moe.router"].T, at + "mlp.router.bias": of["moe.router_bias"],
-                   at + "mlp.experts.gate_up_proj": pairs(of["moe.w1"], of["moe.w3"]), at + "mlp.experts.gate_up_proj_bias": pairs(of["moe.b1"], of["moe.b3"]),
-                   at + "mlp.experts.down_proj": of["moe.w2"], at + "mlp.experts.down_proj_bias": of["moe.b2"]}
-    return theirs
-
-
-def of_one_part(ours):
-    """The same of families whose layers have one part: what reads x, and what a convolution reads, is one matrix."""
-    theirs = {"backbone.embeddings.weight": ours["embed.weight"], "backbone.norm_f.weight": ours["final_norm.weight"]}
-    if "head.weight" in ours:
-        theirs["lm_head.weight"] = ours["head.weight"].T
-    for layer in range(1 + max(int(name.split(".")[1]) for name in ours if name.startswith("layers."))):
-        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
-        at = f"backbone.layers.{layer}."
-        theirs[at + "norm.weight"] = of.get("norm1.weight", of.get("norm2.weight"))
-        at += "mixer."
-        rows = lambda parts: np.concatenate([of[f"lsm.{part}"].T for part in parts])
-        if "ffn.w1" in of:
-            theirs |= {at + "up_proj.weight": of["ffn.w1"].T, at + "down_proj.weight": of["ffn.w2"].T}
-        elif "attn.wq" in of:
-            theirs |= {at + f"{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"}
-        elif "moe.w1" in of:
-            theirs |= {at + "gate.weight": of["moe.router"].T, at + "gate.e_score_correction_bias": of["moe.correction"],
-                       at + "fc1_latent_proj.weight": of["moe.latent_in"].T, at + "fc2_latent_proj.weight": of["moe.latent_out"].T}
-            for part, name in (("w1", "up_proj"), ("w2", "down_proj")):
-                theirs[at + f"shared_experts.{name}.weight"] = of["shared." + part].T
-                theirs |= {at + f"experts.{i}.{name}.weight": matrix.T for i, matrix in enumerate(of["moe." + part])}
-        else:
-            first = "lsm.wdt_a" in of
-            convolved = "v" if first else "vkq"
-            theirs[at + "conv1d.weight"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in convolved])[:, None, :]
-            if "lsm.conv_v.bias" in of:
-                theirs[at + "conv1d.bias"] = np.concatenate([of[f"lsm.conv_{x}.bias"].reshape(-1) for x in convolved])
-            theirs[at + "in_proj.weight"] = rows(("wv", "wg") if first else ("wg", "wv", "wk", "wq", "wdt"))
-            theirs |= {at + "out_proj.weight": of["lsm.wo"].T, at + "D": of["lsm.d"].reshape(-1)}
-            if first:
-                theirs |= {at + "x_proj.weight": rows(("wdt_a", "wk", "wq")), at + "dt_proj.weight": of["lsm.wdt_b"].T,
-                           at + "dt_proj.bias": of["lsm.dt_bias"].reshape(-1), at + "A_log": of["lsm.a_log"][0].T}
-            else:
-                theirs |= {at + "dt_bias": of["lsm.dt_bias"], at + "A_log": of["lsm.a_log"], at + "norm.weight": of["lsm.norm.weight"]}
-    return theirs
-
-
-def of_mamba(family, ours):
-    """The same of families with Mamba-2 or attention, then a feed-forward."""
-    isBamba = family in ("bamba", "jamba", "falcon_h1")  # names of feed-forwards and of the norms around them
-    theirs = {"model.embed_tokens.weight": ours["embed.weight"], f"model.{'final_layernorm' if isBamba else 'norm'}.weight": ours["final_norm.weight"]}
-    if "head.weight" in ours:
-        theirs["lm_head.weight"] = ours["head.weight"].T
-    for layer in range(BASE["num_hidden_layers"]):
-        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
-        at = f"model.layers.{layer}."
-        theirs |= {at + "input_layernorm.weight": of["norm1.weight"],
-                   at + f"{'pre_ff' if isBamba else 'post_attention'}_layernorm.weight": of["norm2.weight"]}
-        if family == "falcon_h1":  # side by side, with biases of all projections
-            of = {re.sub(r"^mixer\d\.", "", name): value for name, value in of.items()}
-            theirs |= {at + f"self_attn.{x}_proj.bias": of[f"attn.b{x}"].reshape(-1) for x in "qkvo"}
-            theirs |= {at + "mamba.in_proj.bias": np.concatenate([of[f"lsm.b{x}"].reshape(-1) for x in ("g", "v", "k", "q", "dt")]), at + "mamba.out_proj.bias": of["lsm.bo"]}
-            theirs |= {at + f"feed_forward.{name}_proj.bias": of[f"ffn.{part}"] for name, part in (("gate", "b1"), ("up", "b3"), ("down", "b2"))}
-        if "attn.wq" in of:
-            theirs |= {at + f"self_attn.{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"}
-        if "lsm.wo" in of:
-            mixer = of_one_part({"embed.weight": 0, "final_norm.weight": 0, "layers.0.norm1.weight": 0} |
-                                {f"layers.0.{name}": value for name, value in of.items() if name.startswith("lsm.")})
-            theirs |= {at + "mamba." + name.split("mixer.")[1]: value for name, value in mixer.items() if "mixer." in name}
-        theirs |= {at + f"mamba.{name}_layernorm.weight": of[f"lsm.{part}_norm.weight"]
-                   for name, part in (("dt", "dt"), ("b", "k"), ("c", "q")) if f"lsm.{part}_norm.weight" in of}
-        if isBamba:
-            for name, part in (("gate", "w1"), ("up", "w3"), ("down", "w2")):
-                if "moe.w1" in of:
-                    theirs |= {at + f"feed_forward.experts.{i}.{name}_proj.weight": matrix.T for i, matrix in enumerate(of[f"moe.{part}"])}
-                else:
-                    theirs[at + f"feed_forward.{name}_proj.weight"] = of[f"ffn.{part}"].T
-            if "moe.w1" in of:
-                theirs[at + "feed_forward.router.weight"] = of["moe.router"].T
-            continue
-        alone = "shared" if "shared.w1" in of else "ffn"
-        theirs |= {at + "shared_mlp.input_linear.weight": np.concatenate([of[alone + ".w1"].T, of[alone + ".w3"].T]),
-                   at + "shared_mlp.output_linear.weight": of[alone + ".w2"].T}
-        if "moe.w1" in of:
-            turned = {part: of[f"moe.{part}"].transpose(0, 2, 1) for part in ("w1", "w3", "w2")}
-            theirs |= {at + "block_sparse_moe.router.layer.weight": of["moe.router"].T,
-                       at + "block_sparse_moe.input_linear.weight": np.concatenate([turned["w1"], turned["w3"]], axis=1),
-                       at + "block_sparse_moe.output_linear.weight": turned["w2"]}
-    return theirs
-
-
-def of_latent(family, ours):
-    """The same of families with latent attention: of each head what is its own, then what meets the shared key; its key, then its value."""
-    theirs = {"model.embed_tokens.weight": ours["embed.weight"], "model.norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
-    isKimi = family == "kimi_linear"
-    block, parts = ("block_sparse_moe", ("w1", "w3", "w2")) if isKimi else ("mlp", ("gate_proj", "up_proj", "down_proj"))
-    for layer in range(BASE["num_hidden_layers"]):
-        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
-        at = f"model.layers.{layer}."
-        theirs |= {at + "input_layernorm.weight": of["norm1.weight"], at + "post_attention_layernorm.weight": of["norm2.weight"]}
-        for part, name, expert in zip(("w1", "w3", "w2"), ("gate_proj", "up_proj", "down_proj"), parts):
-            if "ffn.w1" in of:
-                theirs[at + f"mlp.{name}.weight"] = of["ffn." + part].T
-                continue
-            theirs[at + f"{block}.shared_experts.{name}.weight"] = of["shared." + part].T
-            theirs |= {at + f"{block}.experts.{i}.{expert}.weight": matrix.T for i, matrix in enumerate(of["moe." + part])}
-        if "moe.router" in of:
-            theirs[at + f"{block}.gate.weight"] = of["moe.router"].T
-        if "moe.correction" in of:
-            theirs[at + f"{block}.gate.e_score_correction_bias"] = of["moe.correction"]
-        at += "self_attn."
-        if "attn.wk" not in of:
-            names = {"q": "q", "k": "k", "v": "v", "f1": "f_a", "f2": "f_b", "g1": "g_a", "g2": "g_b", "b": "b", "o": "o"}
-            theirs |= {at + f"{name}_proj.weight": of["lsm.w" + part].T for part, name in names.items()}
-            theirs |= {at + f"{x}_conv1d.weight": of[f"lsm.conv_{x}.weight"][:, None, :] for x in "qkv"}
-            theirs |= {at + "A_log": of["lsm.a_log"].reshape(1, 1, -1, 1), at + "dt_bias": of["lsm.dt_bias"].reshape(-1),
-                       at + "o_norm.weight": of["lsm.norm.weight"]}
-            continue
-        per_head = lambda *names: np.concatenate([of[name].T.reshape(4, -1, of[name].shape[0]) for name in names], axis=1).reshape(-1, of[names[0]].shape[0])
-        queries = "q_b_proj" if "attn.wq_down" in of else "q_proj"
-        theirs |= {at + f"{queries}.weight": per_head("attn.wq", "attn.wq_rope"), at + "kv_b_proj.weight": per_head("attn.wk", "attn.wv"),
-                   at + "kv_a_proj_with_mqa.weight": np.concatenate([of["attn.wkv_down"].T, of["attn.wk_rope"].T]),
-                   at + "kv_a_layernorm.weight": of["attn.kv_norm.weight"], at + "o_proj.weight": of["attn.wo"].T}
-        if "attn.wq_down" in of:
-            theirs |= {at + "q_a_proj.weight": of["attn.wq_down"].T, at + "q_a_layernorm.weight": of["attn.q_norm.weight"]}
-    if family == "deepseek_v3":
-        theirs["model.layers.3.eh_proj.weight"] = np.ones((3, 2), np.float32)
-    return theirs
-
-
-def of_family(family, ours):
-    if family in LATENT:
-        return of_latent(family, ours)
-    if family in WITH_MAMBA:
-        return of_mamba(family, ours)
-    if family in ONE_PART:
-        return of_one_part(ours)
-    if family == "gpt_oss":
-        return of_gpt_oss(ours)
-    if family.startswith("gemma"):
-        return of_gemma(family, ours)
-    return of_qwen3_next(family, ours) if family in PLUS_ONE else of_transformers(family, ours)
 
 
 def braid(*arguments):
