@@ -515,11 +515,11 @@ std::optional<HuggingFaceModel> Translation::run() {
     if (family.latent)
       layersOfLatent(layers, mixing, layerPattern);
     else
-      family.hasMamba         ? layersOfMamba(layers, mixing, layerPattern)
-      : family.isFalcon       ? layersOfFalcon(mixing, layerPattern)
-      : family.hasSinks       ? layersOfGptOss(layers, mixing, layerPattern)
-      : family.localTheta > 0 ? layersOfGemma3(layers, mixing, layerPattern)
-                              : mixers(layers, mixing, layerPattern);
+      family.hasMamba      ? layersOfMamba(layers, mixing, layerPattern)
+      : family.isFalcon    ? layersOfFalcon(mixing, layerPattern)
+      : family.hasSinks    ? layersOfGptOss(layers, mixing, layerPattern)
+      : family.windowEvery ? layersWithWindows(layers, mixing, layerPattern)
+                           : mixers(layers, mixing, layerPattern);
     if (family.isGranite && family.experts)
       ffns = graniteFeedForward(ffnPattern);
     else if (family.isFalcon)
@@ -558,8 +558,8 @@ std::optional<HuggingFaceModel> Translation::run() {
     multipliersOfFalcon(fields);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
-  if (family.name == "olmo2" || family.localTheta > 0)
-    fields.push_back({"norm_placement", stringValue(family.isGemma ? "sandwich" : "output")});
+  if (family.placement != "pre")
+    fields.push_back({"norm_placement", stringValue(family.placement)});
   if (family.isGemma && hidden.isNumber() && hidden.number > 0)
     fields.push_back({"embedding_multiplier", named(numberValue(std::sqrt(hidden.number)), "hidden_size")});
   for (StringRef key : {"train", "schedule"}) // ours, as braid-tune writes them

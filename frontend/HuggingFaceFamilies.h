@@ -50,6 +50,8 @@ struct Family {
   ///< the config says so
   bool skipsTurns = false; ///< no_rope_layers says in which layers nothing turns
   bool isFalcon = false; ///< attention and Mamba-2 side by side in every layer, with multipliers of all that is added
+  int64_t windowEvery = 0; ///< of so many layers all but the last have a window, unless layer_types says it; 0: none
+  llvm::StringRef placement = "pre"; ///< norm_placement
 };
 
 inline constexpr Family families[] = {
@@ -314,7 +316,35 @@ inline constexpr Family families[] = {
      .theta = 1e4,
      .eps = 1e-5,
      .qkNorm = true,
-     .normsAllHeads = true},
+     .normsAllHeads = true,
+     .placement = "output"},
+    {.name = "olmo3",
+     .vocabSize = 50304,
+     .hiddenSize = 4096,
+     .intermediateSize = 11008,
+     .layers = 32,
+     .heads = 32,
+     .positions = 2048,
+     .theta = 5e5,
+     .eps = 1e-5,
+     .qkNorm = true,
+     .normsAllHeads = true,
+     .localTheta = 5e5,
+     .windowEvery = 4,
+     .placement = "output"},
+    {.name = "exaone4",
+     .vocabSize = 102400,
+     .hiddenSize = 4096,
+     .intermediateSize = 16384,
+     .layers = 32,
+     .heads = 32,
+     .kvHeads = 32,
+     .positions = 2048,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .qkNorm = true,
+     .windowEvery = 4,
+     .placement = "output"},
     {.name = "olmoe",
      .vocabSize = 50304,
      .hiddenSize = 2048,
@@ -383,7 +413,9 @@ inline constexpr Family families[] = {
      .qkNorm = true,
      .tied = true,
      .isGemma = true,
-     .localTheta = 1e4},
+     .localTheta = 1e4,
+     .windowEvery = 6,
+     .placement = "sandwich"},
     {.name = "falcon_h1",
      .vocabSize = 128000,
      .hiddenSize = 4096,
@@ -408,7 +440,8 @@ inline constexpr Family families[] = {
      .eps = 1e-5,
      .experts = 128,
      .topK = 4,
-     .hasSinks = true},
+     .hasSinks = true,
+     .windowEvery = 2},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
@@ -431,8 +464,6 @@ inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
 
 /// Families that a description could say, whose configs nobody has translated yet, and what is theirs.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> untranslated[] = {
-    {"olmo3", "OLMo 2 with windows in three of four layers, whose rotations have no scaling"},
-    {"exaone4", "norms of what layers give, and nothing that turns in layers without a window"},
     {"glm4", "norms before and behind attention and feed-forward, and a gate in one matrix with what it opens"},
     {"phi3", "queries, keys and values in one matrix, a gate in one with what it opens"},
     {"ernie4_5_moe", "experts chosen by corrected scores of a softmax, and rotations of neighbours"},

@@ -1,4 +1,4 @@
-//===- HuggingFaceMixers.cpp - configs of transformers: gated delta rule, lightning attention, MiniMax-M2, Gemma --===//
+//===- HuggingFaceMixers.cpp - configs of transformers: gated delta rule, lightning attention, windows, Gemma ------===//
 #include "frontend/HuggingFaceTranslation.h"
 #include <cmath>
 
@@ -100,8 +100,11 @@ void Translation::fixedKeysOfGemma() {
 
 /// Of mixers W of the pattern, where it has some.
 void Translation::addWindow(Value &mixer, StringRef pattern, int64_t usual) {
-  Value window = get("sliding_window", numberValue(usual));
-  if (pattern.contains('W') && !integerIn(window, INT32_MAX))
+  const Value none, *given = take("sliding_window");
+  Value window = named(given ? *given : numberValue(usual), "sliding_window");
+  compare({"sliding_window"}, window, numberValue(usual), /*null=*/&none);
+  bool isWhole = window.kind == Kind::integer || window.kind == Kind::null;
+  if (pattern.contains('W') ? !integerIn(window, INT32_MAX) : !isWhole)
     errors.report("sliding_window", describe(window) + " is not an integer above 0");
   else
     mixer.fields.push_back({"window", std::move(window)});
@@ -109,9 +112,12 @@ void Translation::addWindow(Value &mixer, StringRef pattern, int64_t usual) {
 
 /// W: a window, N: all keys. By the list of types, or all but every so many-th.
 std::string Translation::windowedLayers(const Value &layers) {
-  bool isNumbered = !family.hasSinks;
-  const Value usual = numberValue(int64_t(isNumbered ? 6 : 2)), *types = takeOptional("layer_types"),
-              *given = isNumbered ? take("sliding_window_pattern") : nullptr, &every = given ? *given : usual;
+  bool isExaone = family.name == "exaone4", isNumbered = isExaone || family.isGemma;
+  const Value usual = numberValue(family.windowEvery), *types = takeOptional("layer_types"),
+              *given = isNumbered ? take("sliding_window_pattern") : nullptr;
+  if (isExaone && types) // beside which it says nothing, and has letters
+    given = nullptr;
+  const Value &every = given ? *given : usual;
   if (!integerIn(every, INT32_MAX))
     errors.report("sliding_window_pattern", describe(every) + " is not an integer above 0");
   if (!integerIn(every, INT32_MAX) || !integerIn(layers, 1024))
@@ -151,36 +157,67 @@ std::string Translation::windowedLayers(const Value &layers) {
     pattern = listed;
   }
   // Of weights no name and no shape says it. Where a number says it here, there it may be the list that follows from it.
+  if (isExaone) { // and a number here, where nothing else says it there
+    std::vector<Value> same;
+    for (const Value &number : {every, numberValue(static_cast<int64_t>(shortest(pattern).size()))})
+      if (patternOf(number) == pattern)
+        same.push_back(number);
+    compare({"layer_types", "sliding_window_pattern"}, listOf(pattern), listOf(patternOf(usual)), /*null=*/nullptr,
+            same);
+    return pattern;
+  }
   compare({"layer_types"}, listOf(pattern), listOf(types ? patternOf(usual) : pattern));
   if (isNumbered && (given || !types))
     compare({"sliding_window_pattern"}, every, every);
   return pattern;
 }
 
-/// Attention with a window, or without: each with rotations of its own.
-void Translation::layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern) {
-  pattern = shortest(windowedLayers(layers));
-  Value all = attention();
-  Value divisor = get("query_pre_attn_scalar", numberValue(int64_t(256)));
-  if (!divisor.isNumber() || !(divisor.number > 0))
-    errors.report("query_pre_attn_scalar", describe(divisor) + " is not a number above 0");
-  else
-    all.fields.push_back(
-        {"scale", named(numberValue(1 / std::sqrt(divisor.number)), "query_pre_attn_scalar", divisor.line)});
-  if (const Value *given = takeOptional("rope_parameters")) {
-    if (given->kind != Kind::object)
-      errors.report("rope_parameters", describe(*given) + " is not an object or null");
-    for (const Field &field : given->fields)
-      if (field.name != "full_attention" && field.name != "sliding_attention")
-        errors.report("rope_parameters." + field.name,
-                      describe(field.value) + " is no object of one of the types of layers; valid: full_attention, "
-                                              "sliding_attention");
-  }
-  Value local = all, headDim = *all.find("head_dim");
+/// Rotations of layers with all keys and of those with a window, where a config has an object for each.
+void Translation::turnByTypes(Value &all, Value &local, bool hasWindows) {
+  const Value *given = takeOptional("rope_parameters"), *theta = config.find("rope_theta");
+  if (given && given->kind != Kind::object)
+    errors.report("rope_parameters", describe(*given) + " is not an object or null");
+  for (const Field &field : given ? given->fields : std::vector<Field>())
+    if (field.name != "full_attention" && field.name != "sliding_attention")
+      errors.report("rope_parameters." + field.name,
+                    describe(field.value) + " is no object of one of the types of layers; valid: full_attention, "
+                                            "sliding_attention");
+  const Value *ofLocal = given ? given->find("sliding_attention") : nullptr;
+  if (!family.isGemma && hasWindows && theta && theta->kind != Kind::null &&
+      !(ofLocal && ofLocal->find("rope_theta")) && !isEqual(*theta, numberValue(family.localTheta)))
+    errors.report("rope_theta", describe(*theta) +
+                                    " is that of layers without a window, or of all, as versions of "
+                                    "transformers have it; valid: " +
+                                    describe(numberValue(static_cast<int64_t>(family.localTheta))) +
+                                    ", or a rope_theta in rope_parameters.sliding_attention");
+  Value headDim = *all.find("head_dim");
   for (auto [mixer, types] : {std::pair<Value *, StringRef>{&all, "full_attention"}, {&local, "sliding_attention"}})
     for (Field &field : mixer->fields)
       if (field.name == "rope")
         field.value = rope(headDim, types);
+}
+
+/// W: attention with a window, N: with all keys. Each with rotations of its own, or, in exaone4, the latter without any
+/// where there are windows.
+void Translation::layersWithWindows(const Value &layers, Value &mixers, std::string &pattern) {
+  pattern = shortest(windowedLayers(layers));
+  Value all = attention();
+  if (family.isGemma) {
+    Value divisor = get("query_pre_attn_scalar", numberValue(int64_t(256)));
+    if (!divisor.isNumber() || !(divisor.number > 0))
+      errors.report("query_pre_attn_scalar", describe(divisor) + " is not a number above 0");
+    else
+      all.fields.push_back(
+          {"scale", named(numberValue(1 / std::sqrt(divisor.number)), "query_pre_attn_scalar", divisor.line)});
+  }
+  Value local = all;
+  if (family.localTheta > 0)
+    turnByTypes(all, local, /*hasWindows=*/StringRef(pattern).contains('W'));
+  const Value *window = config.find("sliding_window");
+  if (family.name == "exaone4" && !(window && window->kind == Kind::null))
+    for (Field &field : all.fields)
+      if (field.name == "rope")
+        field.value = Value();
   addWindow(local, pattern, 4096);
   mixers = object(usedBy(pattern, {{"W", std::move(local)}, {"N", std::move(all)}}));
 }

@@ -30,7 +30,7 @@ Value Translation::turnedShare(const Value &headDim) {
 }
 
 /// An object of rotations, `key` in the config, whose rope_type is not "default".
-Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type) {
+Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type, StringRef layers) {
   auto find = [&](StringRef name) -> std::optional<Value> {
     const Value *v = rope.find(name);
     return v && v->kind != Kind::null ? std::optional(named(*v, (key + "." + name).str())) : std::nullopt;
@@ -53,13 +53,16 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type)
     return scaling();
   }
   Value context = get("max_position_embeddings", numberValue(family.positions)), original = context;
-  if (const Value *own = takeOptional("original_max_position_embeddings")) // before the object's
+  const Value *own = layers.empty() ? takeOptional("original_max_position_embeddings") : nullptr;
+  if (own) // before the object's
     original = named(*own, "original_max_position_embeddings");
   else if (std::optional<Value> v = find("original_max_position_embeddings"))
     original = std::move(*v);
-  std::vector<std::string> originals = {"original_max_position_embeddings",
-                                        "rope_scaling.original_max_position_embeddings",
-                                        "rope_parameters.original_max_position_embeddings"};
+  std::vector<std::string> originals = {"rope_scaling.original_max_position_embeddings",
+                                        "rope_parameters." + (layers.empty() ? "" : layers.str() + ".") +
+                                            "original_max_position_embeddings"};
+  if (layers.empty())
+    originals.insert(originals.begin(), "original_max_position_embeddings");
   bool isUsual = family.hasSinks && isUsualRopeOfGptOss(rope);
   if (!isUsual)
     originals.push_back("max_position_embeddings");
@@ -100,7 +103,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   Value theta = named(numberValue(usualTheta), thetaKey);
   bool readsTurns = family.turns != 1 || family.readsTurns;
   Value turns = turnedShare(headDim);
-  const Value *own = takeOptional(thetaKey);
+  const Value *own = isLocal && !family.isGemma ? nullptr : takeOptional(thetaKey);
   if (own)
     theta = named(*own, thetaKey);
   const Value *rope = takeOptional("rope_parameters"), *older = isLocal ? nullptr : takeOptional("rope_scaling");
@@ -109,7 +112,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   if (rope && older)
     errors.report(key, "stands beside rope_parameters; valid: one of the two keys");
   if (rope && rope != older && !layers.empty()) {
-    rope = rope->find(layers); // of what is no object nothing, which layersOfGemma3 says
+    rope = rope->find(layers); // of what is no object nothing, which turnByTypes says
     rope = rope && rope->kind == Kind::null ? nullptr : rope;
   }
   rope = older ? older : rope;
@@ -133,7 +136,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     errors.report(key, describe(*rope) + " is not an object or null");
   } else if (rope) {
     static constexpr StringRef all[] = {"default", "linear", "llama3", "yarn"};
-    llvm::ArrayRef<StringRef> types(all, layers.empty() ? 4 : 2);
+    llvm::ArrayRef<StringRef> types(all, isLocal ? 2 : 4);
     static constexpr std::pair<StringRef, StringRef> readBy[] = {
         {"factor", "linear, llama3, yarn"},
         {"low_freq_factor", "llama3"},
@@ -167,7 +170,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     else
       compareType(name);
     if (name != "default" && llvm::is_contained(types, name))
-      scaling = ropeScaling(*rope, key, name);
+      scaling = ropeScaling(*rope, key, name, layers);
     for (auto [field, by] : readBy)
       if (by.contains(name) && field != "original_max_position_embeddings") {
         Value usual = field == "beta_fast"           ? numberValue(int64_t(32))
@@ -204,7 +207,8 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     return keys;
   };
   std::vector<std::string> thetas = inObjects("rope_theta");
-  thetas.push_back(thetaKey.str());
+  if (!isLocal || family.isGemma)
+    thetas.push_back(thetaKey.str());
   compare(thetas, theta, numberValue(usualTheta));
   // A share that rotary_dim says may stand elsewhere, where transformers has written it.
   compare(alsoOwn("partial_rotary_factor"), turns,
@@ -241,7 +245,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
 /// Whether rotations say where a token stands.
 bool Translation::turns() {
   if (!family.isGranite || !family.hasMamba)
-    return family.theta > 0 && family.localTheta == 0; // by types of layers: layersOfGemma3
+    return family.theta > 0 && family.localTheta == 0; // by types of layers: turnByTypes
   Value type = get("position_embedding_type", Value(), /*nullable=*/true);
   bool isRope = isEqual(type, stringValue("rope"));
   if (!isRope && type.kind != Kind::null && !isEqual(type, stringValue("nope")))

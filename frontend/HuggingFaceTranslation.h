@@ -31,8 +31,8 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceGptOss.cpp gpt-oss, HuggingFaceMixers.cpp further mixers, HuggingFaceRotations.cpp what turns, HuggingFace.cpp
-/// the others and what all share.
+/// HuggingFaceGptOss.cpp gpt-oss, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
   /// `prefix`: where `config` stands in its file, "text_config." or nothing.
@@ -108,7 +108,7 @@ private:
   /// `layers`: of full_attention or sliding_attention, where each has rotations of its own.
   Value rope(const Value &headDim, llvm::StringRef layers = "");
   Value turnedShare(const Value &headDim);
-  Value ropeScaling(const Value &rope, llvm::StringRef key, llvm::StringRef type);
+  Value ropeScaling(const Value &rope, llvm::StringRef key, llvm::StringRef type, llvm::StringRef layers);
   Value attention();
   bool turns();
   Value gatedDeltanet();
@@ -169,7 +169,8 @@ private:
   Value expertsOfGptOss(std::string &pattern);
   void fixedKeysOfGptOss();
   void quantization();
-  void layersOfGemma3(const Value &layers, Value &mixers, std::string &pattern);
+  void layersWithWindows(const Value &layers, Value &mixers, std::string &pattern);
+  void turnByTypes(Value &all, Value &local, bool hasWindows);
   void feedForwards(const Value &layers, Value &ffns, std::string &pattern);
 
   const Value &config;

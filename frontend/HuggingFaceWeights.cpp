@@ -368,17 +368,18 @@ Value Names::run() {
   std::string embedding = (body + (onePart ? "embeddings.weight" : "embed_tokens.weight")).str();
   vector("embed.weight", embedding);
   bool hasMixers = !description.find("mixers")->fields.empty(), hasFfns = !description.find("ffns")->fields.empty();
-  bool isSandwich = family == "gemma3_text", isOlmo2 = family == "olmo2",
+  const Value *placement = description.find("norm_placement");
+  bool isSandwich = placement && placement->string == "sandwich", isOutput = placement && placement->string == "output",
        namesFeedForward = family == "bamba" || family == "jamba" || family == "falcon_h1";
-  StringRef behind = "post_attention_layernorm.weight"; // attention: olmo2's is of what it gives
+  StringRef behind = "post_attention_layernorm.weight"; // attention: olmo2's and its kin's are of what it gives
   if (hasMixers)
-    ofLayer("norm1.weight", onePart ? "norm.weight" : isOlmo2 ? behind : "input_layernorm.weight", {.plus = normPlus});
+    ofLayer("norm1.weight", onePart ? "norm.weight" : isOutput ? behind : "input_layernorm.weight", {.plus = normPlus});
   if (hasFfns)
     ofLayer("norm2.weight",
             onePart            ? "norm.weight"
             : namesFeedForward ? "pre_ff_layernorm.weight"
             : isSandwich       ? "pre_feedforward_layernorm.weight"
-            : isOlmo2          ? "post_feedforward_layernorm.weight"
+            : isOutput         ? "post_feedforward_layernorm.weight"
                                : behind,
             {.plus = normPlus});
   if (isSandwich) {

@@ -117,7 +117,9 @@ FAMILIES["gemma3_text"] = [
      "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
      "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 2000.0},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}},
-    {"head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, "rope_theta": 3000.0, "rope_local_base_freq": 70.0, "tie_word_embeddings": False}]
+    {"head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, "rope_theta": 3000.0, "rope_local_base_freq": 70.0, "tie_word_embeddings": False},
+    {"head_dim": 16, "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
+                                                              "sliding_attention": {"rope_type": "default"}}, "sliding_window_pattern": 2}]
 # The same without Mamba-2, without experts; layers in which nothing turns; a norm of q and k beside corrected scores.
 MULTIPLIERS = {key: GRANITE[key] for key in ("embedding_multiplier", "logits_scaling", "residual_multiplier", "attention_multiplier")}
 FAMILIES["granite"] = [MULTIPLIERS, {"tie_word_embeddings": True, "head_dim": 24, "attention_multiplier": 0.2}]
@@ -146,6 +148,18 @@ FAMILIES["gpt_oss"] = [
     EXPERTS | {"head_dim": 16, "sliding_window": 5, "attention_bias": False, "initializer_range": 0.5, "tie_word_embeddings": True,
                "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
     EXPERTS | {"head_dim": 16, "sliding_window": 40, "num_key_value_heads": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 300.0}}]
+# Norms of what layers give, windows: all layers turn, those without a window slower; or nothing turns there, if others have one.
+FAMILIES["olmo3"] = [
+    {"num_hidden_layers": 5, "sliding_window": 12, "rope_parameters": {
+        "full_attention": ROTATIONS["yarn"] | {"rope_theta": 500.0, "attention_factor": 1.3}, "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0}}},
+    {"head_dim": 24, "num_key_value_heads": 4, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+     "tie_word_embeddings": True, "rope_scaling": ROTATIONS["llama3"]},
+    {"num_hidden_layers": 2, "sliding_window": 40}]
+FAMILIES["exaone4"] = [
+    {"num_hidden_layers": 5, "sliding_window": 12},
+    {"head_dim": 24, "sliding_window": 16, "sliding_window_pattern": "LLG", "tie_word_embeddings": True,
+     "layer_types": ["sliding_attention", "sliding_attention", "full_attention"], "rope_parameters": ROTATIONS["llama3"] | {"rope_theta": 500.0}},
+    {"sliding_window": None, "layer_types": ["full_attention"] * 3}, {"sliding_window": 8, "layer_types": ["full_attention"] * 3}]
 PREFILL = 32
 
 
