@@ -56,11 +56,11 @@ Value Translation::attention() {
                                {"kv_heads", std::move(kvHeads)},
                                {"head_dim", std::move(headDim)},
                                {"rope", std::move(turned)}};
-  if (family.name == "glm4_moe") {
-    fields.push_back({"qkv_bias", get("attention_bias", boolValue(false))});
+  if (family.name == "glm4_moe")
     fields.push_back({"qk_norm", get("use_qk_norm", boolValue(false))});
-  }
-  if (family.qkvBias)
+  if (family.readsBias)
+    fields.push_back({"qkv_bias", get("attention_bias", boolValue(family.qkvBias))});
+  else if (family.qkvBias)
     fields.push_back({"qkv_bias", family.sharedHidden ? get("qkv_bias", boolValue(true)) : boolValue(true)});
   if (family.isGranite)
     fields.push_back({"scale", get("attention_multiplier", numberValue(1.0))});
@@ -251,8 +251,7 @@ void Translation::fixedKeys() {
     only("mlp_bias", boolValue(false));
   if (family.hasSinks)
     fixedKeysOfGptOss();
-  else if ((!family.qkvBias || !family.sharedHidden) && family.name != "glm4_moe" &&
-           !family.isFalcon) // keys of their own
+  else if ((!family.qkvBias || !family.sharedHidden) && !family.readsBias && !family.isFalcon) // keys of their own
     only("attention_bias", boolValue(family.qkvBias));
   for (StringRef key : {"rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
     only(key, boolValue(false));
@@ -269,6 +268,8 @@ void Translation::fixedKeys() {
       (void)take(key);
     only("attn_output_gate", boolValue(true));
   }
+  if (family.name == "phi3")
+    fixedKeysOfPhi3();
   if (family.name == "dots1")
     fixedKeysOfDots1();
   if (family.latent) {

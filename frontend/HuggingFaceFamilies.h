@@ -50,6 +50,8 @@ struct Family {
   ///< the config says so
   bool skipsTurns = false; ///< no_rope_layers says in which layers nothing turns
   bool isFalcon = false; ///< attention and Mamba-2 side by side in every layer, with multipliers of all that is added
+  bool readsBias = false; ///< attention_bias says whether q, k and v have biases, qkvBias where it is left out
+  bool turnsNeighbours = false; ///< features that turn together are neighbours
   int64_t windowEvery = 0; ///< of so many layers all but the last have a window, unless layer_types says it; 0: none
   llvm::StringRef placement = "pre"; ///< norm_placement
 };
@@ -114,7 +116,35 @@ inline constexpr Family families[] = {
      .sharedHidden = 1,
      .normalizes = true,
      .turns = 0.5,
-     .corrects = true},
+     .corrects = true,
+     .readsBias = true},
+    {.name = "glm4",
+     .vocabSize = 151552,
+     .hiddenSize = 4096,
+     .intermediateSize = 13696,
+     .layers = 40,
+     .heads = 32,
+     .kvHeads = 2,
+     .headDim = 128,
+     .positions = 131072,
+     .theta = 1e4,
+     .eps = 1.5625e-7,
+     .qkvBias = true,
+     .turns = 0.5,
+     .readsBias = true,
+     .turnsNeighbours = true,
+     .placement = "sandwich"},
+    {.name = "phi3",
+     .vocabSize = 32064,
+     .hiddenSize = 3072,
+     .intermediateSize = 8192,
+     .layers = 32,
+     .heads = 32,
+     .positions = 4096,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .hasWindow = true,
+     .readsTurns = true},
     {.name = "minimax",
      .vocabSize = 32000,
      .hiddenSize = 4096,
@@ -464,8 +494,6 @@ inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
 
 /// Families that a description could say, whose configs nobody has translated yet, and what is theirs.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> untranslated[] = {
-    {"glm4", "norms before and behind attention and feed-forward, and a gate in one matrix with what it opens"},
-    {"phi3", "queries, keys and values in one matrix, a gate in one with what it opens"},
     {"ernie4_5_moe", "experts chosen by corrected scores of a softmax, and rotations of neighbours"},
 };
 
@@ -511,6 +539,8 @@ inline constexpr llvm::StringRef notCompared[] = {
     "max_position_embeddings",
     "attention_dropout",
     "hidden_dropout",
+    "resid_pdrop",
+    "embd_pdrop",
     "router_jitter_noise",
     "time_step_min",
     "time_step_max",

@@ -77,6 +77,12 @@ void Translation::fixedKeysOfDots1() {
     (void)take(key);
 }
 
+void Translation::fixedKeysOfPhi3() {
+  for (StringRef key : {"resid_pdrop", "embd_pdrop"})
+    only(key, numberValue(int64_t(0)));
+  (void)take("original_max_position_embeddings"); // of rotations that change with the length of a text
+}
+
 void Translation::fixedKeysOfGemma() {
   // gemma: transformers takes the first for the second, which the published weights were made with.
   static constexpr StringRef valid[] = {"gelu", "gelu_pytorch_tanh"};

@@ -136,7 +136,8 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     errors.report(key, describe(*rope) + " is not an object or null");
   } else if (rope) {
     static constexpr StringRef all[] = {"default", "linear", "llama3", "yarn"};
-    llvm::ArrayRef<StringRef> types(all, isLocal ? 2 : 4);
+    // transformers takes yarn of phi3 for longrope, and knows no others there.
+    llvm::ArrayRef<StringRef> types(all, family.name == "phi3" ? 1 : isLocal ? 2 : 4);
     static constexpr std::pair<StringRef, StringRef> readBy[] = {
         {"factor", "linear, llama3, yarn"},
         {"low_freq_factor", "llama3"},
@@ -214,6 +215,8 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   compare(alsoOwn("partial_rotary_factor"), turns,
           llvm::is_contained(known, "rotary_dim") && config.find("rotary_dim") ? turns : numberValue(family.turns));
   std::vector<Field> fields = {{"theta", std::move(theta)}};
+  if (family.turnsNeighbours)
+    fields.push_back({"layout", stringValue("interleaved")});
   if (readsTurns) {
     // transformers cuts what is no whole number of features, a description rounds it.
     double width = turns.number * headDim.number, whole = std::floor(width);

@@ -162,6 +162,7 @@ private:
   void fixedKeysOfLatent();
   void fixedKeysOfMiniMaxM2();
   void fixedKeysOfDots1();
+  void fixedKeysOfPhi3();
   void fixedKeysOfGemma();
   std::string windowedLayers(const Value &layers);
   void addWindow(Value &mixer, llvm::StringRef pattern, int64_t usual);

@@ -2,6 +2,7 @@
 // From the description that a config became: its parts say which weights there are.
 #include "frontend/ModelImport.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace braid;
 using namespace braid::json;
@@ -45,7 +46,7 @@ private:
     add(("layers.{layer}." + place + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
   }
   void dense(StringRef ours, StringRef theirs, StringRef other = "");
-  void fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked);
+  void fused(StringRef ours, StringRef into, StringRef outOf, int64_t hidden, bool stacked);
   void attention(const Value &mixer);
   void gatedDelta(const Value &mixer);
   void lightning(const Value &mixer);
@@ -106,19 +107,31 @@ void Names::dense(StringRef ours, StringRef theirs, StringRef other) {
 }
 
 /// The gate's rows and those of what it opens are one matrix.
-void Names::fused(StringRef ours, StringRef theirs, int64_t hidden, bool stacked) {
+void Names::fused(StringRef ours, StringRef into, StringRef outOf, int64_t hidden, bool stacked) {
   if (hidden < 1)
     return; // the reader of descriptions says so
   auto part = [&](StringRef name, StringRef matrix, int64_t first, int64_t last) {
-    ofLayer((ours + "." + name).str(), (theirs + "." + matrix + ".weight").str(),
+    ofLayer((ours + "." + name).str(), (matrix + ".weight").str(),
             {.transposed = true, .first = first, .last = last, .stacked = stacked});
   };
-  part("w1", "input_linear", 0, hidden);
-  part("w3", "input_linear", hidden, 2 * hidden);
-  part("w2", "output_linear", 0, 0);
+  part("w1", into, 0, hidden);
+  part("w3", into, hidden, 2 * hidden);
+  part("w2", outOf, 0, 0);
 }
 
 void Names::attention(const Value &mixer) {
+  if (family == "phi3") { // first all rows of q, then those of k and of v
+    int64_t width = number(mixer, "head_dim"), first = 0;
+    for (auto [name, key] : {std::pair<StringRef, StringRef>{"q", "heads"}, {"k", "kv_heads"}, {"v", "kv_heads"}}) {
+      int64_t heads = number(mixer, key), last = first;
+      if (heads < 1 || width < 1 || llvm::MulOverflow(heads, width, last) || last > INT32_MAX)
+        return; // the reader of descriptions says so
+      last += first;
+      ofLayer(("attn.w" + name).str(), "self_attn.qkv_proj.weight", {.transposed = true, .first = first, .last = last});
+      first = last;
+    }
+    return ofLayer("attn.wo", "self_attn.o_proj.weight", {.transposed = true});
+  }
   // Of each head first the rows of q, then those of its gate.
   if (mixer.find("output_gate")) {
     int64_t heads = number(mixer, "heads"), width = number(mixer, "head_dim");
@@ -320,8 +333,10 @@ void Names::experts(const Value &ffn) {
     return expertsOfGptOss();
   if (family.starts_with("granitemoe")) {
     ofLayer("moe.router", "block_sparse_moe.router.layer.weight", {.transposed = true});
-    fused("moe", "block_sparse_moe", number(ffn, "expert_hidden"), /*stacked=*/true);
-    return fused("shared", "shared_mlp", number(ffn, "shared_hidden"), /*stacked=*/false); // where there is one
+    fused("moe", "block_sparse_moe.input_linear", "block_sparse_moe.output_linear", number(ffn, "expert_hidden"),
+          /*stacked=*/true);
+    return fused("shared", "shared_mlp.input_linear", "shared_mlp.output_linear", number(ffn, "shared_hidden"),
+                 /*stacked=*/false); // where there is one
   }
   if (family == "nemotron_h") {
     ofLayer("moe.router", "mixer.gate.weight", {.transposed = true});
@@ -370,21 +385,22 @@ Value Names::run() {
   bool hasMixers = !description.find("mixers")->fields.empty(), hasFfns = !description.find("ffns")->fields.empty();
   const Value *placement = description.find("norm_placement");
   bool isSandwich = placement && placement->string == "sandwich", isOutput = placement && placement->string == "output",
-       namesFeedForward = family == "bamba" || family == "jamba" || family == "falcon_h1";
+       isGlm4 = family == "glm4", namesFeedForward = family == "bamba" || family == "jamba" || family == "falcon_h1";
   StringRef behind = "post_attention_layernorm.weight"; // attention: olmo2's and its kin's are of what it gives
   if (hasMixers)
     ofLayer("norm1.weight", onePart ? "norm.weight" : isOutput ? behind : "input_layernorm.weight", {.plus = normPlus});
   if (hasFfns)
     ofLayer("norm2.weight",
-            onePart            ? "norm.weight"
-            : namesFeedForward ? "pre_ff_layernorm.weight"
-            : isSandwich       ? "pre_feedforward_layernorm.weight"
-            : isOutput         ? "post_feedforward_layernorm.weight"
-                               : behind,
+            onePart                 ? "norm.weight"
+            : namesFeedForward      ? "pre_ff_layernorm.weight"
+            : isSandwich && !isGlm4 ? "pre_feedforward_layernorm.weight"
+            : isOutput              ? "post_feedforward_layernorm.weight"
+                                    : behind,
             {.plus = normPlus});
   if (isSandwich) {
-    ofLayer("norm1_post.weight", behind, {.plus = normPlus});
-    ofLayer("norm2_post.weight", "post_feedforward_layernorm.weight", {.plus = normPlus});
+    ofLayer("norm1_post.weight", isGlm4 ? "post_self_attn_layernorm.weight" : behind, {.plus = normPlus});
+    ofLayer("norm2_post.weight", isGlm4 ? "post_mlp_layernorm.weight" : "post_feedforward_layernorm.weight",
+            {.plus = normPlus});
   }
   StringRef sideBySide = description.find("layer_pattern")->string; // "(NM)", or no parentheses
   for (const Field &mixer : description.find("mixers")->fields) {
@@ -409,7 +425,10 @@ Value Names::run() {
       ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
     } else if (family == "granitemoehybrid") {
-      fused("ffn", "shared_mlp", number(ffn.value, "hidden"), /*stacked=*/false);
+      fused("ffn", "shared_mlp.input_linear", "shared_mlp.output_linear", number(ffn.value, "hidden"),
+            /*stacked=*/false);
+    } else if (family == "glm4" || family == "phi3") {
+      fused("ffn", "mlp.gate_up_proj", "mlp.down_proj", number(ffn.value, "hidden"), /*stacked=*/false);
     } else if (family == "kimi_linear") { // the second as transformers writes them, which calls layers with experts so
       dense("ffn", "mlp", "block_sparse_moe");
     } else {

@@ -1,5 +1,5 @@
-// Configs of transformers whose models are those of other families but for little: Granite, SmolLM3, dots.llm1, Kimi K2;
-// and those that are refused, each with its reason.
+// Configs of transformers whose models are those of other families but for little: Granite, SmolLM3, dots.llm1, Kimi K2,
+// Phi-3, GLM-4; and those that are refused, each with its reason.
 #include "test/frontend/HuggingFaceConfigs.h"
 
 using namespace braid;
@@ -122,6 +122,93 @@ TEST(HuggingFaceKin, KimiK2) {
   for (size_t at; (at = source.find(theirs)) != std::string::npos;)
     source.replace(at, theirs.size(), "\"kimi_k2\"");
   EXPECT_EQ(parsed.spec->source, source);
+}
+
+TEST(HuggingFaceKin, Phi3) {
+  // Phi-3-mini-4k.
+  const std::string text = R"("architectures": ["Phi3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "bos_token_id": 1, "embd_pdrop": 0.0, "eos_token_id": 32000, "hidden_act": "silu", "hidden_size": 3072,
+    "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 4096, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "num_key_value_heads": 32, "original_max_position_embeddings": 4096,
+    "pad_token_id": 32000, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+    "sliding_window": 2047, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32064)";
+  expectDescription(config("phi3", text), R"({"name": "phi3", "vocab_size": 32064, "d_model": 3072, "num_layers": 32,
+    "context_len": 4096, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 32, "kv_heads": 32, "head_dim": 96,
+    "rope": {"theta": 10000.0, "fraction": 1.0}, "window": 2047}}, "ffn_pattern": "D",
+    "ffns": {"D": {"kind": "dense", "hidden": 8192}}, "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  Parsed parsed = parse(config("phi3", text));
+  EXPECT_EQ(parameters(*parsed.spec), 3'821'079'552);
+  parsed = parse(config("phi3", R"("hidden_size": 5120, "intermediate_size": 17920, "num_hidden_layers": 40,
+    "num_attention_heads": 40, "num_key_value_heads": 10, "vocab_size": 100352, "rope_theta": 250000,
+    "rope_parameters": {"partial_rotary_factor": 0.75, "rope_type": "default"})")); // but for this Phi-4
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 14'659'507'200);
+  const auto &attention = std::get<AttentionSpec>(*parsed.spec->findMixer('N'));
+  EXPECT_EQ(attention.rope->fraction, 0.75);
+  EXPECT_EQ(attention.window, 0);
+  auto name = [&](const char *ours) { return imported(parsed, "layers.{layer}." + std::string(ours)); };
+  auto rows = [](const char *matrix, int first, int last) {
+    return llvm::formatv(R"({{"name":"model.layers.{{layer}.{0}.weight","rows":[{1},{2}],"transposed":true})", matrix,
+                         first, last)
+        .str();
+  };
+  EXPECT_EQ(name("attn.wq"), rows("self_attn.qkv_proj", 0, 5120));
+  EXPECT_EQ(name("attn.wk"), rows("self_attn.qkv_proj", 5120, 6400));
+  EXPECT_EQ(name("attn.wv"), rows("self_attn.qkv_proj", 6400, 7680));
+  EXPECT_EQ(name("ffn.w1"), rows("mlp.gate_up_proj", 0, 17920));
+  EXPECT_EQ(name("ffn.w3"), rows("mlp.gate_up_proj", 17920, 35840));
+  EXPECT_EQ(name("ffn.w2"), R"({"name":"model.layers.{layer}.mlp.down_proj.weight","transposed":true})");
+  const std::string at = "config.json:2: ";
+  expectError(config("phi3", R"("rope_scaling": {"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]})"),
+              at + "rope_scaling.type: \"longrope\" has other frequencies for longer texts, which is not computed; "
+                   "valid: default");
+  expectError(config("phi3", R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0})"),
+              at + "rope_scaling.rope_type: \"yarn\" is not computed; valid: default");
+  expectError(config("phi3", R"("num_attention_heads": 9223372036854775807, "num_key_value_heads": 1, "head_dim": 4)"),
+              at + "num_attention_heads: 9223372036854775807 is out of range; valid: 1 to 4096");
+  expectError(config("phi3", R"("resid_pdrop": 0.1)"),
+              at + "resid_pdrop: 0.1 of a phi3 config is not computed; valid: 0");
+  expectError(config("phi3", R"("sliding_window": 0)"),
+              at + "sliding_window: 0 leaves no key to see; valid: an integer above 0, or null for all");
+  expectError(config("phi3", R"("partial_rotary_factor": 0.1)"), // of 96 features
+              at + "partial_rotary_factor: 0.1 of hidden_size / num_attention_heads 96 turns 9 features; valid: a "
+                   "fraction that turns an even number, at least 2");
+}
+
+TEST(HuggingFaceKin, Glm4) {
+  // GLM-4-32B-0414.
+  const std::string text = R"("architectures": ["Glm4ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+    "eos_token_id": [151329, 151336, 151338], "head_dim": 128, "hidden_act": "silu", "hidden_size": 6144,
+    "initializer_range": 0.02, "intermediate_size": 23040, "max_position_embeddings": 32768,
+    "num_attention_heads": 48, "num_hidden_layers": 61, "num_key_value_heads": 2, "pad_token_id": 151329,
+    "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
+    "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 151552)";
+  expectDescription(config("glm4", text), R"({"name": "glm4", "vocab_size": 151552, "d_model": 6144, "num_layers": 61,
+    "context_len": 32768, "tie_embeddings": false, "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-5},
+    "norm_placement": "sandwich", "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 48,
+    "kv_heads": 2, "head_dim": 128, "rope": {"theta": 10000.0, "fraction": 0.5, "layout": "interleaved"},
+    "qkv_bias": false}}, "ffn_pattern": "D", "ffns": {"D": {"kind": "dense", "hidden": 23040}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  Parsed parsed = parse(config("glm4", text));
+  EXPECT_EQ(parameters(*parsed.spec), 32'566'081'536);
+  auto name = [&](const char *ours) { return imported(parsed, "layers.{layer}." + std::string(ours)); };
+  EXPECT_EQ(name("norm1.weight"), R"("model.layers.{layer}.input_layernorm.weight")");
+  EXPECT_EQ(name("norm1_post.weight"), R"("model.layers.{layer}.post_self_attn_layernorm.weight")");
+  EXPECT_EQ(name("norm2.weight"), R"("model.layers.{layer}.post_attention_layernorm.weight")");
+  EXPECT_EQ(name("norm2_post.weight"), R"("model.layers.{layer}.post_mlp_layernorm.weight")");
+  EXPECT_EQ(name("ffn.w3"),
+            R"({"name":"model.layers.{layer}.mlp.gate_up_proj.weight","rows":[23040,46080],"transposed":true})");
+  EXPECT_EQ(name("attn.bq"), "none");
+  parsed = parse(config("glm4")); // GLM-4-9B with biases and another eps
+  EXPECT_EQ(parameters(*parsed.spec), 9'400'279'040);
+  EXPECT_EQ(imported(parsed, "layers.{layer}.attn.bq"), R"("model.layers.{layer}.self_attn.q_proj.bias")");
+  expectError(config("glm4", R"("use_qk_norm": true)"),
+              "config.json:2: use_qk_norm: true is of an unknown key of a glm4 config; valid: the keys that "
+              "models/README.md lists");
+  expectError(config("glm4", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"),
+              "config.json:2: rope_scaling.rope_type: \"dynamic\" has other frequencies for longer texts, which is not "
+              "computed; valid: default, linear, llama3, yarn");
 }
 
 TEST(HuggingFaceKin, RefusedFamiliesHaveAReason) {

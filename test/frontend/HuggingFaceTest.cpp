@@ -208,7 +208,7 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 TEST(HuggingFace, Refusals) {
   const std::string
       valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
-              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, minimax, mamba, mamba2, nemotron_h, bamba, "
+              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, glm4, phi3, minimax, mamba, mamba2, nemotron_h, bamba, "
               "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
               "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
               "gemma, gemma3_text, falcon_h1, gpt_oss",

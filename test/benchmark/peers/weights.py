@@ -160,6 +160,13 @@ FAMILIES["exaone4"] = [
     {"head_dim": 24, "sliding_window": 16, "sliding_window_pattern": "LLG", "tie_word_embeddings": True,
      "layer_types": ["sliding_attention", "sliding_attention", "full_attention"], "rope_parameters": ROTATIONS["llama3"] | {"rope_theta": 500.0}},
     {"sliding_window": None, "layer_types": ["full_attention"] * 3}, {"sliding_window": 8, "layer_types": ["full_attention"] * 3}]
+# Matrices of several: q, k and v, a gate and what it opens; rotations of a part of the head, of neighbours, norms before and behind.
+FAMILIES["phi3"] = [{"pad_token_id": 0} | more for more in (
+    {}, {"sliding_window": 12, "num_key_value_heads": 4, "tie_word_embeddings": True},
+    {"head_dim": 24, "partial_rotary_factor": 0.75, "rope_theta": 500.0})]
+FAMILIES["glm4"] = [{"pad_token_id": 0} | more for more in (
+    {"head_dim": 24}, {"head_dim": 16, "attention_bias": False, "tie_word_embeddings": True, "rms_norm_eps": 1e-5},
+    {"head_dim": 16, "num_key_value_heads": 1, "rope_parameters": ROTATIONS["yarn"] | {"rope_theta": 500.0, "partial_rotary_factor": 1.0}})]
 PREFILL = 32
 
 
