@@ -270,6 +270,8 @@ void Translation::fixedKeys() {
   }
   if (family.name == "phi3")
     fixedKeysOfPhi3();
+  if (family.name == "ernie4_5_moe")
+    fixedKeysOfErnie();
   if (family.name == "dots1")
     fixedKeysOfDots1();
   if (family.latent) {
@@ -371,10 +373,9 @@ void Translation::expertGroups(std::vector<Field> &router, Value groups, Value k
   }
 }
 
-/// Scores of a sigmoid, and a correction that stays as it is.
-std::vector<Field> Translation::correctedRouter() {
-  return {
-      {"score", stringValue("sigmoid")}, {"correction", boolValue(true)}, {"correction_rate", numberValue(int64_t(0))}};
+/// Scores, and a correction that stays as it is.
+std::vector<Field> Translation::correctedRouter(StringRef score) {
+  return {{"score", stringValue(score)}, {"correction", boolValue(true)}, {"correction_rate", numberValue(int64_t(0))}};
 }
 
 /// The router of DeepSeek-V3, whose correction stays as it is, and an expert that every token sees: of nemotron_h both
@@ -527,6 +528,8 @@ std::optional<HuggingFaceModel> Translation::run() {
       ffns = feedForwardOfFalcon(ffnPattern);
     else if (family.hasSinks)
       ffns = expertsOfGptOss(ffnPattern);
+    else if (family.name == "ernie4_5_moe")
+      ffns = feedForwardsOfErnie(layers, ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
   }
@@ -644,10 +647,6 @@ std::optional<HuggingFaceModel> json::translateHuggingFace(const Value &config, 
   for (const Family &family : families)
     if (type->string == family.name)
       return Translation(config, family, dtypeGiven, errors).run();
-  for (auto [name, what] : untranslated)
-    if (type->string == name)
-      return refuse("model_type", describe(*type) + " is of a config.json that is not read yet: " + what.str() +
-                                      ", which a description can say");
   return refuse("model_type", describe(*type) + " is of a config.json that is not read");
 }
 

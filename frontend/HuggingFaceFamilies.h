@@ -24,7 +24,7 @@ struct Family {
   int64_t experts = 0, topK = 0; ///< 0: no mixture
   int64_t expertHidden = 0; ///< 0: intermediate_size is that of an expert, and all layers have experts
   int64_t sharedHidden =
-      0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe, latent: in experts
+      0; ///< of a shared expert, with a gate but where scores are corrected; glm4_moe, latent, ernie4_5_moe: in experts
   bool normalizes = false; ///< norm_topk_prob
   double turns = 1; ///< partial_rotary_factor; 1: no other
   bool hybrid = false; ///< most layers have the gated delta rule, and attention has a gate
@@ -472,6 +472,22 @@ inline constexpr Family families[] = {
      .topK = 4,
      .hasSinks = true,
      .windowEvery = 2},
+    {.name = "ernie4_5_moe",
+     .vocabSize = 103424,
+     .hiddenSize = 2560,
+     .intermediateSize = 12288,
+     .layers = 28,
+     .heads = 20,
+     .kvHeads = 4,
+     .positions = 131072,
+     .theta = 5e5,
+     .eps = 1e-5,
+     .experts = 64,
+     .topK = 6,
+     .expertHidden = 1536,
+     .sharedHidden = 2,
+     .tied = true,
+     .turnsNeighbours = true},
 };
 
 /// Families with something that a description cannot say, and the first such thing.
@@ -490,11 +506,6 @@ inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
     {"cohere2", "attention and a feed-forward side by side in one layer"},
     {"hunyuan_v1_moe", "norms of queries and keys behind their rotations"},
     {"lfm2", "short convolutions in the place of attention"},
-};
-
-/// Families that a description could say, whose configs nobody has translated yet, and what is theirs.
-inline constexpr std::pair<llvm::StringRef, llvm::StringRef> untranslated[] = {
-    {"ernie4_5_moe", "experts chosen by corrected scores of a softmax, and rotations of neighbours"},
 };
 
 /// What nemotron_h calls a layer, and the letters of its hybrid_override_pattern; transformers also reads older names.

@@ -31,7 +31,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceGptOss.cpp gpt-oss, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -148,7 +148,7 @@ private:
   /// `router`: keys of it beside `normalize` and the losses, of which there are none.
   std::vector<Field> moe(Value experts, Value topK, Value expertHidden, Value normalize,
                          std::vector<Field> router = {});
-  std::vector<Field> correctedRouter();
+  std::vector<Field> correctedRouter(llvm::StringRef score = "sigmoid");
   std::vector<Field> correctedExperts();
   Value sharedExperts(llvm::StringRef key, Value count, const Value &width);
   void expertGroups(std::vector<Field> &router, Value groups, Value kept, llvm::StringRef score);
@@ -161,6 +161,8 @@ private:
   std::vector<Field> greedyExperts();
   void fixedKeysOfLatent();
   void fixedKeysOfMiniMaxM2();
+  Value feedForwardsOfErnie(const Value &layers, std::string &pattern);
+  void fixedKeysOfErnie();
   void fixedKeysOfDots1();
   void fixedKeysOfPhi3();
   void fixedKeysOfGemma();

@@ -368,11 +368,13 @@ void Names::experts(const Value &ffn) {
     ofLayer("moe.router", "mlp.gate.weight", {.transposed = true});
     dense("moe", "mlp.experts.{expert}");
   }
+  bool isErnie = family == "ernie4_5_moe";
+  if (isTrue(*ffn.find("router"), "correction"))
+    ofLayer("moe.correction", (block + (isErnie ? ".moe_statics" : ".gate") + ".e_score_correction_bias").str(), {});
   if (!number(ffn, "shared_hidden"))
     return;
-  if (isTrue(*ffn.find("router"), "correction"))
-    ofLayer("moe.correction", (block + ".gate.e_score_correction_bias").str(), {});
-  if (family == "glm4_moe" || family == "dots1" || family.starts_with("deepseek") || family.starts_with("kimi"))
+  if (isErnie || family == "glm4_moe" || family == "dots1" || family.starts_with("deepseek") ||
+      family.starts_with("kimi"))
     return dense("shared", (block + ".shared_experts").str());
   dense("shared", "mlp.shared_expert");
   if (isTrue(ffn, "shared_gate"))
@@ -451,6 +453,8 @@ Value Names::run() {
     unread.push_back(stringValue(llvm::formatv("model.layers.{0}.*", number(description, "num_layers")).str()));
   if (family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens
+  if (family == "ernie4_5_moe")
+    unread.push_back(stringValue("model.mtp_*")); // the same
   if (beside)
     unread.push_back(stringValue("model.visual.*"));
   if (family == "minimax") // powers of its decays

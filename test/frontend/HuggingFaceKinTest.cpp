@@ -1,5 +1,5 @@
 // Configs of transformers whose models are those of other families but for little: Granite, SmolLM3, dots.llm1, Kimi K2,
-// Phi-3, GLM-4; and those that are refused, each with its reason.
+// Phi-3, GLM-4, ERNIE 4.5; and those that are refused, each with its reason.
 #include "test/frontend/HuggingFaceConfigs.h"
 
 using namespace braid;
@@ -211,6 +211,66 @@ TEST(HuggingFaceKin, Glm4) {
               "computed; valid: default, linear, llama3, yarn");
 }
 
+TEST(HuggingFaceKin, Ernie45Moe) {
+  // ERNIE-4.5-300B-A47B, but for dtypes.
+  const std::string text = R"("bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 8192,
+    "intermediate_size": 28672, "max_position_embeddings": 131072, "num_attention_heads": 64,
+    "num_key_value_heads": 8, "num_hidden_layers": 54, "pad_token_id": 0, "rms_norm_eps": 1e-05, "use_cache": false,
+    "vocab_size": 103424, "rope_theta": 500000, "use_bias": false, "moe_num_experts": 64, "moe_layer_start_index": 3,
+    "moe_intermediate_size": 3584, "moe_capacity": [64, 64, 64], "moe_gate": "topk", "moe_k": 8,
+    "moe_layer_interval": 1, "moe_use_aux_free": true, "moe_num_shared_experts": 0, "num_nextn_predict_layers": 1,
+    "tie_word_embeddings": false)";
+  std::string pattern = "DDD" + std::string(51, 'M');
+  expectDescription(config("ernie4_5_moe", text), R"({"name": "ernie4_5_moe", "vocab_size": 103424, "d_model": 8192,
+    "num_layers": 54, "context_len": 131072, "tie_embeddings": false, "dtype": "f32",
+    "norm": {"kind": "rms", "eps": 1e-5}, "layer_pattern": "N", "mixers": {"N": {"kind": "attention", "heads": 64,
+    "kv_heads": 8, "head_dim": 128, "rope": {"theta": 500000, "layout": "interleaved"}}}, "ffn_pattern": ")" +
+                                                      pattern + R"(", "ffns": {"D": {"kind": "dense",
+    "hidden": 28672}, "M": {"kind": "moe", "num_experts": 64, "top_k": 8, "expert_hidden": 3584, "router": {
+    "score": "softmax", "correction": true, "correction_rate": 0, "normalize": true, "balance_loss": 0,
+    "z_loss": 0}}}, "init": {"kind": "normal", "std": 0.02, "scale_output": false}})");
+  Parsed parsed = parse(config("ernie4_5_moe", text));
+  EXPECT_EQ(parameters(*parsed.spec), 299'484'163'264);
+  EXPECT_EQ(imported(parsed, "layers.{layer}.moe.correction"),
+            R"("model.layers.{layer}.mlp.moe_statics.e_score_correction_bias")");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.shared.w1"), "none");
+  parsed = parse(config("ernie4_5_moe")); // ERNIE-4.5-21B-A3B
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 21'825'437'888);
+  EXPECT_TRUE(parsed.spec->tieEmbeddings);
+  EXPECT_EQ(imported(parsed, "layers.{layer}.shared.w1"),
+            R"({"name":"model.layers.{layer}.mlp.shared_experts.gate_proj.weight","transposed":true})");
+  auto patternOf = [](const std::string &more) {
+    Parsed parsed = parse(config("ernie4_5_moe", R"("num_hidden_layers": 6, )" + more));
+    return parsed.spec ? parsed.spec->ffnPattern : parsed.errors[0];
+  };
+  EXPECT_EQ(patternOf(R"("moe_layer_interval": 2)"), "DM");
+  EXPECT_EQ(patternOf(R"("moe_layer_start_index": 2, "moe_layer_end_index": 4)"), "DDMMM"); // DDMMMD
+  EXPECT_EQ(patternOf(R"("moe_layer_start_index": 0, "moe_layer_end_index": -1)"), "M");
+  EXPECT_EQ(patternOf(R"("moe_layer_start_index": 6)"), "D");
+  const std::string at = "config.json:2: ";
+  EXPECT_EQ(patternOf(R"("moe_layer_interval": 0)"), at + "moe_layer_interval: 0 is not an integer from 1 upwards");
+  EXPECT_EQ(patternOf(R"("moe_layer_end_index": -2)"),
+            at + "moe_layer_end_index: -2 is not an integer from -1 upwards");
+  EXPECT_EQ(patternOf(R"("moe_num_shared_experts": -1)"), at + "moe_num_shared_experts: -1 is not an integer above 0");
+  EXPECT_EQ(patternOf(R"("moe_intermediate_size": [1536, 512])"),
+            at + "moe_intermediate_size: a list is not an integer; valid: 1 to 524288");
+  const struct {
+    const char *text, *message;
+  } cases[] = {
+      {R"("use_bias": true)", "use_bias: true of an ernie4_5_moe config is not computed; valid: false"},
+      {R"("moe_norm_min": 0.001)", "moe_norm_min: 0.001 of an ernie4_5_moe config is not computed; valid: 1e-12"},
+      {R"("moe_gate_act": "sigmoid")",
+       "moe_gate_act: \"sigmoid\" of an ernie4_5_moe config is not computed; valid: \"softmax\""},
+      {R"("moe_k": 65)", "moe_k: 65 exceeds moe_num_experts 64; valid: 1 to 64"},
+      {R"("output_router_logits": true)",
+       "output_router_logits: true adds a balance loss over the routing of all layers together, which is not computed; "
+       "valid: false, or router_aux_loss_coef 0"},
+  };
+  for (auto [more, message] : cases)
+    expectError(config("ernie4_5_moe", more), at + message);
+}
+
 TEST(HuggingFaceKin, RefusedFamiliesHaveAReason) {
   auto reason = [](const std::string &family, const std::string &more = "") {
     Parsed parsed = parse(config(family, more));
@@ -224,9 +284,6 @@ TEST(HuggingFaceKin, RefusedFamiliesHaveAReason) {
             at + "\"deepseek_v32\" needs attention to tokens that an indexer chooses, which a description cannot say");
   EXPECT_EQ(reason("lfm2"),
             at + "\"lfm2\" needs short convolutions in the place of attention, which a description cannot say");
-  EXPECT_EQ(reason("ernie4_5_moe"), at + "\"ernie4_5_moe\" is of a config.json that is not read yet: experts chosen by "
-                                         "corrected scores of a softmax, and rotations of neighbours, which a "
-                                         "description can say");
   for (const char *family : {"gemma3n_text", "llama4", "cohere2", "hunyuan_v1_moe", "mistral3"})
     EXPECT_NE(reason(family).find("which a description can"), std::string::npos) << family;
   EXPECT_EQ(reason("bert"), at + "\"bert\" is of a config.json that is not read");

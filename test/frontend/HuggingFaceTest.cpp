@@ -211,7 +211,7 @@ TEST(HuggingFace, Refusals) {
               "qwen3_5_text, qwen3_5_moe_text, glm4_moe, glm4, phi3, minimax, mamba, mamba2, nemotron_h, bamba, "
               "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
               "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
-              "gemma, gemma3_text, falcon_h1, gpt_oss",
+              "gemma, gemma3_text, falcon_h1, gpt_oss, ernie4_5_moe",
       file = "config.json:";
   expectError(config("zamba2"),
               file + "1: model_type: \"zamba2\" needs blocks that layers share, which a description cannot say" +

@@ -167,6 +167,11 @@ FAMILIES["phi3"] = [{"pad_token_id": 0} | more for more in (
 FAMILIES["glm4"] = [{"pad_token_id": 0} | more for more in (
     {"head_dim": 24}, {"head_dim": 16, "attention_bias": False, "tie_word_embeddings": True, "rms_norm_eps": 1e-5},
     {"head_dim": 16, "num_key_value_heads": 1, "rope_parameters": ROTATIONS["yarn"] | {"rope_theta": 500.0, "partial_rotary_factor": 1.0}})]
+# Experts chosen by corrected scores of a softmax, in layers between two numbers; rotations of neighbours.
+ERNIE = {"num_hidden_layers": 5, "moe_num_experts": 8, "moe_k": 3, "moe_intermediate_size": 32}
+FAMILIES["ernie4_5_moe"] = [ERNIE, ERNIE | {"moe_num_shared_experts": 0, "moe_layer_start_index": 2, "moe_layer_interval": 2, "tie_word_embeddings": False},
+                            ERNIE | {"moe_num_shared_experts": 1, "moe_layer_start_index": 0, "moe_layer_end_index": 2, "num_key_value_heads": 4, "head_dim": 24,
+                                     "rope_parameters": ROTATIONS["yarn"] | {"rope_theta": 500.0}}]
 PREFILL = 32
 
 
@@ -257,9 +262,9 @@ def compare(family, more, folder):
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith(("A_log", "proj_bias")):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
-    for name, correction in model.named_buffers():
+    for name, correction in (*model.named_buffers(), *model.named_parameters()):
         if name.endswith("e_score_correction_bias"):
-            correction += 0.1 * torch.randn_like(correction)
+            correction.data += 0.1 * torch.randn_like(correction)
     made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
     model.save_pretrained(made, max_shard_size="100KB")
     if family == "kimi_linear" and "mlp_layer_types" in more:  # the other as transformers writes it
