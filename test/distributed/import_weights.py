@@ -160,7 +160,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -316,6 +316,16 @@ for family, wheres in {
         "gpt_oss": [{}, {"rope_parameters": YARN}, {"rope_parameters": YARN | {"truncate": True}}, {"rope_theta": 1e4},
                     {"sliding_window": 9}, {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}, {"layer_types": ["full_attention"] * 3},
                     {"attention_bias": False}, {"swiglu_alpha": 1.702, "swiglu_limit": 7}, {"swiglu_limit": 8.0}, {"quantization_config": {"quant_method": "mxfp4"}}],
+        "olmo3": [{}, {"rope_scaling": None, "rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 5e5, "factor": 4.0,
+                                                                                    "original_max_position_embeddings": 16}}},
+                  {"rope_scaling": None}, {"rope_theta": 1e4}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}}},
+                  {"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32}}, {"layer_types": None}, {"sliding_window": None}],
+        "exaone4": [{}, {"sliding_window_pattern": "LG", "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+                    {"sliding_window_pattern": 3}, {"sliding_window_pattern": 2, "layer_types": ["full_attention"] * 3}, {"sliding_window": None}],
+        "phi3": [{}, {"original_max_position_embeddings": 9, "resid_pdrop": 0.1}, {"partial_rotary_factor": None, "rope_parameters": {"partial_rotary_factor": 0.5}},
+                 {"partial_rotary_factor": 1.0}, {"sliding_window": None}, {"rope_scaling": {"type": "longrope"}}],
+        "glm4": [{}, {"partial_rotary_factor": 1.0}, {"attention_bias": False}, {"rms_norm_eps": 1e-5}],
+        "ernie4_5_moe": [{}, {"moe_layer_end_index": 2, "moe_use_aux_free": True}, {"moe_k": None, "num_experts_per_tok": 2}, {"moe_k": 1}, {"moe_norm_min": 0.5}],
         "gemma": [{}, {"hidden_act": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}],
         "kimi_linear": [{}, {"mlp_layer_types": ["dense", "sparse", "sparse"], "first_k_dense_replace": None}, {"first_k_dense_replace": 2},
                         {"mlp_layer_types": ["sparse", "dense", "sparse"], "first_k_dense_replace": None}],

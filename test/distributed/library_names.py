@@ -23,6 +23,12 @@ CONFIGS = {
     "gemma": {"head_dim": 12, "hidden_act": "gelu"},
     "gpt_oss": {"head_dim": 12, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
     "gemma3_text": {"head_dim": 12, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "olmo3": {"head_dim": 12, "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+              "rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16}},
+    "exaone4": {"head_dim": 12, "sliding_window": 8, "sliding_window_pattern": 2},
+    "phi3": {"head_dim": 12, "sliding_window": 8, "partial_rotary_factor": 0.5},
+    "glm4": {"head_dim": 12},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24},
 }
 CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
 PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma", "gemma3_text")  # norms that multiply by 1 + weight
@@ -60,7 +66,7 @@ LATENT = {
 
 
 def is_unread(name):
-    return name.startswith(("mtp.", "model.layers.3.")) or name.endswith(("query_decay", "diagonal_decay"))
+    return name.startswith(("mtp.", "model.mtp_", "model.layers.3.")) or name.endswith(("query_decay", "diagonal_decay"))
 
 
 def of_transformers(family, ours):
@@ -69,7 +75,8 @@ def of_transformers(family, ours):
     isLocal = family in ("mixtral", "minimax", "minimax_m2")
     block = "block_sparse_moe" if isLocal else "mlp"
     expert = {"w1": "w1", "w3": "w3", "w2": "w2"} if isLocal else {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
-    plain = {"norm1.weight": "input_layernorm.weight", "norm2.weight": "post_attention_layernorm.weight",
+    norms = ("post_attention", "post_feedforward") if family in ("olmo3", "exaone4") else ("input", "post_attention")
+    plain = {"norm1.weight": f"{norms[0]}_layernorm.weight", "norm2.weight": f"{norms[1]}_layernorm.weight",
              "attn.q_norm.weight": "self_attn.q_norm.weight", "attn.k_norm.weight": "self_attn.k_norm.weight"}
     turned = {f"attn.w{x}": f"self_attn.{x}_proj.weight" for x in "qkvo"} | {
         "ffn.w1": "mlp.gate_proj.weight", "ffn.w3": "mlp.up_proj.weight", "ffn.w2": "mlp.down_proj.weight", "moe.router": f"{block}.gate.weight"}
@@ -91,6 +98,8 @@ def of_transformers(family, ours):
             elif part.startswith("lsm."):
                 name = {"lsm.wg": "output_gate.weight", "lsm.wo": "out_proj.weight", "lsm.norm.weight": "norm.weight", "lsm.log_decay": "slope_rate"}[part]
                 theirs[at + "self_attn." + name] = -value.reshape(4, 1, 1) if "decay" in part else value.T.reshape(-1) if "norm" in part else value.T
+            elif part == "moe.correction" and family == "ernie4_5_moe":
+                theirs[at + "mlp.moe_statics.e_score_correction_bias"] = value[None]
             elif part == "moe.correction":
                 theirs[at + ("block_sparse_moe" if isLocal else "mlp.gate") + ".e_score_correction_bias"] = value
             elif part.startswith("shared."):
@@ -104,6 +113,22 @@ def of_transformers(family, ours):
         theirs |= {f"model.layers.{layer}.self_attn.{name}_decay": np.ones((4, 2, 2), np.float32) for layer in (0, 2) for name in ("query", "diagonal")}
     if family == "glm4_moe":
         theirs["model.layers.3.eh_proj.weight"] = np.ones((3, 2), np.float32)
+    if family == "ernie4_5_moe":
+        theirs["model.mtp_linear_proj.0.weight"] = np.ones((3, 2), np.float32)
+    return theirs
+
+
+def of_fused(family, ours):
+    """The same of families whose gate is in one matrix with what it opens: glm4, with norms behind the parts, phi3, with one matrix for q, k and v."""
+    theirs = of_transformers(family, {name: value for name, value in ours.items() if not name.endswith("_post.weight")})
+    for layer in range(BASE["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        theirs[at + "mlp.gate_up_proj.weight"] = np.concatenate([theirs.pop(at + f"mlp.{part}_proj.weight") for part in ("gate", "up")])
+        if family == "phi3":
+            theirs[at + "self_attn.qkv_proj.weight"] = np.concatenate([theirs.pop(at + f"self_attn.{part}_proj.weight") for part in "qkv"])
+        else:
+            theirs |= {at + f"post_{part}_layernorm.weight": ours[f"layers.{layer}.{name}_post.weight"]
+                       for part, name in (("self_attn", "norm1"), ("mlp", "norm2"))}
     return theirs
 
 
@@ -289,6 +314,8 @@ def of_family(family, ours):
         return of_one_part(ours)
     if family == "gpt_oss":
         return of_gpt_oss(ours)
+    if family in ("phi3", "glm4"):
+        return of_fused(family, ours)
     if family.startswith("gemma"):
         return of_gemma(family, ours)
     return of_qwen3_next(family, ours) if family in PLUS_ONE else of_transformers(family, ours)

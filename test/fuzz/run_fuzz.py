@@ -148,6 +148,12 @@ def description_seeds():
     yield json.dumps(small | {"model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"], "rope_local_base_freq": 100.0,
                               "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}, "sliding_attention": None}}).encode()
     yield json.dumps(small | {"model_type": "gpt_oss", "num_local_experts": 4, "attention_bias": False, "sliding_window": 8}).encode()
+    yield json.dumps(small | {"model_type": "olmo3", "layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8,
+                              "rope_scaling": {"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 64}}).encode()
+    yield json.dumps(small | {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": 2}).encode()
+    yield json.dumps(small | {"model_type": "phi3", "partial_rotary_factor": 0.5, "resid_pdrop": 0.0, "sliding_window": None}).encode()
+    yield json.dumps(small | {"model_type": "glm4", "attention_bias": False, "rope_parameters": {"partial_rotary_factor": 0.5}}).encode()
+    yield json.dumps(small | {"model_type": "ernie4_5_moe", "moe_num_experts": 4, "moe_k": 2, "moe_layer_interval": 2, "moe_layer_end_index": -1}).encode()
     for path in sorted(glob.glob(os.path.join(ROOT, "models", "*.json"))):
         with open(path, "rb") as file:
             yield file.read()
