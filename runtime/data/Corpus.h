@@ -6,6 +6,7 @@
 #include "runtime/io/File.h"
 
 #include <functional>
+#include <optional>
 #include <variant>
 
 namespace braid::runtime {
@@ -28,9 +29,13 @@ public:
   bool isText() const { return text; }
   // What tokens of this corpus are called: "byte" or "token".
   std::string_view unit() const { return text ? "byte" : "token"; }
-  // Of tokens that a tokenizer made: the bytes of their text; else 0.
-  uint64_t textBytes() const { return bytesOfText; }
-  void addTextBytes(uint64_t bytes) { bytesOfText += bytes; }
+  // Where a tokenizer made all tokens: the bytes of their text without those of each document's first token, which
+  // nobody predicts; else 0.
+  uint64_t textBytes() const { return bytesOfText.value_or(0); }
+  // Absent: of tokens whose text is not known.
+  void addTextBytes(std::optional<uint64_t> bytes) {
+    bytesOfText = bytesOfText && bytes ? std::optional(*bytesOfText + *bytes) : std::nullopt;
+  }
   uint64_t documents() const { return ends.size(); }
   uint64_t begin(uint64_t document) const { return document ? ends[document - 1] : 0; }
   uint64_t end(uint64_t document) const { return ends[document]; }
@@ -68,7 +73,8 @@ private:
 
   int64_t vocabularySize;
   bool text;
-  uint64_t count = 0, bytesOfText = 0, tokenHash;
+  uint64_t count = 0, tokenHash;
+  std::optional<uint64_t> bytesOfText = 0;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<uint32_t>> storage;
   std::vector<FilePart> parts; // none: all is in storage
   std::vector<uint64_t> ends;

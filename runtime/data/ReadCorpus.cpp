@@ -86,8 +86,9 @@ public:
     field = options.field.value_or("text");
     if (options.tokenizer)
       batch.emplace(options.tokenizer, options.threads, options.separator,
-                    [this, name = options.tokenizer->path()](std::vector<int32_t> &tokens, size_t bytes) {
-                      return addEncoded(tokens, bytes, name);
+                    [this, tokenizer = options.tokenizer](const std::vector<int32_t> &tokens, size_t bytes,
+                                                          const std::string &place) {
+                      return addEncoded(tokens, bytes, tokenizer).withContext(place);
                     });
   }
   Reader(const Reader &) = delete;
@@ -137,11 +138,18 @@ public:
   Status finish() { return batch ? batch->finish() : Status::success(); }
 
 private:
-  Status addEncoded(const std::vector<int32_t> &tokens, size_t bytes, const std::string &tokenizer) {
-    for (int32_t token : tokens)
-      if (token >= corpus.vocabulary())
+  Status addEncoded(const std::vector<int32_t> &tokens, size_t bytes,
+                    const std::shared_ptr<const Tokenizer> &tokenizer) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i] >= corpus.vocabulary())
         return Status::error("the tokenizer {} makes token {} of it, but the program's vocabulary has 0 to {}",
-                             tokenizer, token, corpus.vocabulary() - 1);
+                             tokenizer->path(), tokens[i], corpus.vocabulary() - 1);
+      // The token that begins a document is not predicted, so its bytes are not what a loss is of.
+      if (i == 0 || (separator && tokens[i - 1] == *separator)) {
+        BRAID_ASSIGN(std::string first, TextDecoder(tokenizer, /*special=*/false).add(tokens[i]));
+        bytes -= std::min(bytes, first.size());
+      }
+    }
     corpus.addTextBytes(bytes);
     add(std::span(reinterpret_cast<const uint32_t *>(tokens.data()), tokens.size()));
     corpus.endDocument();
@@ -183,6 +191,7 @@ private:
       if (corpus.isText())
         return Status::error(ErrorCode::corruptFile, "field '{}' is an array, but earlier documents are text", field);
       add<uint32_t>(*record.tokens);
+      corpus.addTextBytes(std::nullopt);
     }
     corpus.endDocument();
     return Status::success();
@@ -288,6 +297,8 @@ Expected<Corpus> readAll(std::span<const std::string> paths, int64_t vocabulary,
   if (format == DataFormat::jsonl) {
     BRAID_ASSIGN(text, firstLineIsText(files.front(), options.field.value_or("text"), vocabulary));
   }
+  if (text)
+    BRAID_TRY(options.unreadTexts);
   bool encoded = text && options.tokenizer;
   text &= !encoded;
   if (text && (!options.bytes || vocabulary < 256))

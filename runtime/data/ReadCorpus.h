@@ -29,6 +29,7 @@ struct DataOptions {
   bool bytes = true; // the program's tokens can be the bytes of a text
   std::shared_ptr<const Tokenizer> tokenizer = nullptr; // of texts, whose tokens then are not bytes
   unsigned threads = 1; // that it runs on
+  Status unreadTexts = Status::success(); // an error: why no text can be read
   // Files of more bytes together than this stay where they are (not JSON Lines) and are read where they are needed.
   // They are read with pread and not mapped: a file that becomes shorter, or a disk that fails, is then an error with
   // the file's name and not the signal SIGBUS in the middle of a step.

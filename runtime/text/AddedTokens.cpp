@@ -30,10 +30,35 @@ size_t blanksAtBegin(std::string_view text) {
 
 } // namespace
 
+void AddedTokens::Needles::add(std::string_view text, size_t token) {
+  uint32_t node = 0;
+  for (char byte : text) {
+    auto [found, fresh] =
+        next.try_emplace(uint64_t(node) << 8 | static_cast<unsigned char>(byte), static_cast<uint32_t>(nodes.size()));
+    if (fresh)
+      nodes.emplace_back();
+    node = found->second;
+  }
+  if (!nodes[node].token) // of equal ones the first
+    nodes[node].token = token;
+}
+
+std::pair<size_t, size_t> AddedTokens::Needles::longest(std::string_view text) const {
+  std::pair<size_t, size_t> result = {0, 0};
+  uint32_t node = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    auto found = next.find(uint64_t(node) << 8 | static_cast<unsigned char>(text[at]));
+    if (found == next.end())
+      break;
+    node = found->second;
+    if (nodes[node].token)
+      result = {*nodes[node].token, at + 1};
+  }
+  return result;
+}
+
 Expected<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens, const Normalizer &normalizer) {
   AddedTokens result;
-  result.raw.resize(256);
-  result.normal.resize(256);
   result.tokens = std::move(tokens);
   std::unordered_set<std::string> known;
   for (size_t i = 0; i < result.tokens.size(); ++i) {
@@ -46,13 +71,8 @@ Expected<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens, const No
       BRAID_ASSIGN(text, normalizer.apply(text));
     }
     if (!text.empty())
-      (token.normalized ? result.normal : result.raw)[static_cast<unsigned char>(text[0])].push_back({text, i});
+      (token.normalized ? result.normal : result.raw).add(text, i);
   }
-  for (Needles *needles : {&result.raw, &result.normal})
-    for (std::vector<Needle> &sameByte : *needles)
-      std::sort(sameByte.begin(), sameByte.end(), [](const Needle &a, const Needle &b) {
-        return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.index < b.index;
-      });
   return result;
 }
 
@@ -64,18 +84,13 @@ void AddedTokens::cut(const Needles &needles, TextPiece piece, std::vector<TextP
       out.push_back({std::string(text.substr(begin, end - begin)), -1, piece.first && begin == 0});
   };
   for (size_t at = 0; at < text.size();) {
-    const Needle *found = nullptr;
-    for (const Needle &needle : needles[static_cast<unsigned char>(text[at])])
-      if (text.substr(at).starts_with(needle.text)) {
-        found = &needle;
-        break;
-      }
-    if (!found) {
+    auto [index, bytes] = needles.longest(text.substr(at));
+    if (bytes == 0) {
       ++at;
       continue;
     }
-    const AddedToken &token = tokens[found->index];
-    size_t begin = at, end = at + found->text.size();
+    const AddedToken &token = tokens[index];
+    size_t begin = at, end = at + bytes;
     at = end;
     if (token.singleWord && (endsWithWord(text.substr(0, begin)) || beginsWithWord(text.substr(end))))
       continue;
@@ -100,7 +115,9 @@ Expected<std::vector<TextPiece>> AddedTokens::cut(std::string_view text, const N
       result.push_back(std::move(piece));
       continue;
     }
-    BRAID_ASSIGN(piece.text, normalizer.apply(piece.text));
+    bool moved = false;
+    BRAID_ASSIGN(piece.text, normalizer.apply(piece.text, &moved));
+    piece.first &= !moved;
     cut(normal, std::move(piece), result);
   }
   return result;

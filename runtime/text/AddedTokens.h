@@ -29,12 +29,20 @@ public:
   const std::vector<AddedToken> &all() const { return tokens; }
 
 private:
-  // What is looked for in one pass: texts by their first byte, the longest first.
-  struct Needle {
-    std::string text;
-    size_t index; // of `tokens`
+  // What is looked for in one pass, byte by byte.
+  class Needles {
+  public:
+    void add(std::string_view text, size_t token);
+    // The longest that the text begins with: its token, and how long it is; 0: none.
+    std::pair<size_t, size_t> longest(std::string_view text) const;
+
+  private:
+    struct Node {
+      std::optional<size_t> token; // that ends here
+    };
+    std::vector<Node> nodes = {{}};
+    std::unordered_map<uint64_t, uint32_t> next; // of a node and a byte
   };
-  using Needles = std::vector<std::vector<Needle>>;
 
   void cut(const Needles &needles, TextPiece piece, std::vector<TextPiece> &out) const;
 

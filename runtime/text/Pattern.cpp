@@ -10,6 +10,8 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <span>
+#include <vector>
 
 namespace braid::runtime {
 
@@ -18,7 +20,9 @@ namespace {
 // Inside of brackets: Unicode's White_Space, to which PCRE2 adds U+180E; what \w is to Oniguruma; hexadecimal digits.
 constexpr std::string_view blanks =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+constexpr std::string_view words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Outside of brackets \w has these, too.
+constexpr std::string_view wordsAlone = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 constexpr std::string_view hexadecimal = "0-9A-Fa-f";
 
 // [:alpha:], of which PCRE2 knows less.
@@ -54,7 +58,7 @@ public:
       } else if (source[at] == '\\') {
         BRAID_TRY(addEscape(result));
       } else if (source.substr(at).starts_with("(?")) {
-        addGroup(result);
+        BRAID_TRY(addGroup(result));
       } else if (source[at] == '{') {
         BRAID_TRY(addRepeat(result));
       } else {
@@ -110,28 +114,63 @@ private:
     return true;
   }
 
+  // What both read alike: sets, places, characters by name or number.
+  static bool isAlike(char letter) {
+    return !std::isalnum(static_cast<unsigned char>(letter)) ||
+           std::string_view("dDpPAzZGnrtfaex").find(letter) != std::string_view::npos;
+  }
+
   Status addEscape(std::string &result) {
     if (at + 1 == source.size())
       return unread("a '\\' with nothing behind it");
     if (addUnicode(result) || addScript(result))
       return Status::success();
     char letter = source[at + 1];
-    if (auto set = setOf(letter))
-      result.append(std::isupper(static_cast<unsigned char>(letter)) ? "[^" : "[").append(*set).append("]");
-    else
+    bool inverted = std::isupper(static_cast<unsigned char>(letter)) != 0;
+    if (auto set = setOf(letter)) {
+      result.append(inverted ? "[^" : "[").append(std::tolower(letter) == 'w' ? wordsAlone : *set).append("]");
+    } else if (letter == 'b' || letter == 'B') {
+      std::string word = fmt::format("[{}]", wordsAlone);
+      result += inverted ? fmt::format("(?:(?<={0})(?={0})|(?<!{0})(?!{0}))", word)
+                         : fmt::format("(?:(?<={0})(?!{0})|(?<!{0})(?={0}))", word);
+    } else if (letter == 'v') {
+      result += "\\x0b";
+    } else if (!isAlike(letter) ||
+               (std::tolower(letter) == 'p' && (at + 2 == source.size() || source[at + 2] != '{'))) {
+      return unread(fmt::format("'\\{}'", letter));
+    } else {
       result.append(source.substr(at, 2));
+    }
     at += 2;
     return Status::success();
   }
 
-  // (?m:..) lets '.' match newlines in Ruby, which is (?s:..) here. Newlines are borders of ^ and $ always.
-  void addGroup(std::string &result) {
+  // (?m:..) lets '.' match newlines in Ruby, which is (?s:..) here. Newlines are borders of ^ and $ always. Where case
+  // does not count, sets of Unicode and letters that have one sign for several have more members there.
+  Status addGroup(std::string &result) {
     size_t end = source.find_first_not_of("imx-", at + 2);
     bool flags = end != std::string_view::npos && end > at + 2 && (source[end] == ':' || source[end] == ')');
     std::string group(source.substr(at, flags ? end - at : 2));
+    if (flags && source[end] == ')' && at > 0)
+      return unread(fmt::format("'{})' behind the beginning", group));
+    if (flags && group.substr(0, group.find('-')).find('i') != std::string::npos) {
+      size_t close = end;
+      for (int open = 1; close < source.size() && open > 0; ++close)
+        if (source[close] == '\\')
+          ++close;
+        else if (source[end] == ':')
+          open += source[close] == '(' ? 1 : source[close] == ')' ? -1 : 0;
+      std::string inside(source.substr(end, close - end));
+      std::transform(inside.begin(), inside.end(), inside.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      for (std::string_view more : {"\\p", "[:", "[^", "ss", "st", "ff", "fi", "fl"})
+        if (inside.find(more) != std::string::npos)
+          return unread(fmt::format("'{}' where case does not count,", more));
+    }
     std::replace(group.begin(), group.end(), 'm', 's');
     result += group;
     at += group.size();
+    return Status::success();
   }
 
   Status addRepeat(std::string &result) {
@@ -146,27 +185,33 @@ private:
     if (end + 1 < source.size() &&
         source[end + 1] == '+') // a repeat of the repeat there, here one that gives nothing back
       return unread("'+' behind a repeat in braces");
+    // There a repeat that may be left out, here one that takes as little as it can.
+    if (end + 1 < source.size() && source[end + 1] == '?' && inside.find(',') == std::string_view::npos)
+      return unread("'?' behind a number in braces");
     result.append(inside[0] == ',' ? "{0" : "{").append(inside).append("}");
     at = end + 1;
     return Status::success();
   }
 
-  // [..], or of [A&&B] what is in both: (?:(?=[B])[A]).
+  // [..]; of [A&&B] what is in both, (?:(?=[B])[A]); of [A\S] what is in either, (?:[^\s]|[A]); of [^A\S] blanks that
+  // are not in A, (?:(?![A])[\s]).
   Expected<std::string> readBrackets() {
     size_t begin = at++;
     bool negated = at < source.size() && source[at] == '^';
     at += negated;
     std::string inside;
+    std::vector<std::string_view> complements; // of what sets are there
     std::optional<std::string> both;
     for (bool first = true; at < source.size(); first = false) {
       char c = source[at];
       if (c == ']' && !first) {
         ++at;
-        std::string result = (negated ? "[^" : "[") + inside + "]";
-        return both ? "(?:(?=" + *both + ")" + result + ")" : result;
+        if (!complements.empty() && both)
+          return unread("'&&' beside a set that is all but another");
+        return written(inside, negated, complements, both);
       }
       if (c == '\\') {
-        BRAID_TRY(addEscapeInside(inside));
+        BRAID_TRY(addEscapeInside(inside, complements));
       } else if (source.substr(at).starts_with("[:")) {
         auto known = std::find_if(std::begin(posix), std::end(posix),
                                   [&](const auto &set) { return source.substr(at).starts_with(set.first); });
@@ -195,17 +240,40 @@ private:
     return unread("a '[' without its ']'");
   }
 
-  Status addEscapeInside(std::string &inside) {
+  Expected<std::string> written(const std::string &inside, bool negated, std::span<const std::string_view> complements,
+                                const std::optional<std::string> &both) const {
+    std::string plain = (negated ? "[^" : "[") + inside + "]";
+    if (complements.empty())
+      return both ? "(?:(?=" + *both + ")" + plain + ")" : plain;
+    if (!negated) {
+      std::string either = inside.empty() ? "" : "|" + plain;
+      for (size_t i = complements.size(); i-- > 0;)
+        either = fmt::format("{}[^{}]{}", i ? "|" : "", complements[i], either);
+      return "(?:" + either + ")";
+    }
+    if (complements.size() > 1)
+      return unread("a set without what is not in two others");
+    return inside.empty() ? fmt::format("[{}]", complements[0])
+                          : fmt::format("(?:(?![{}])[{}])", inside, complements[0]);
+  }
+
+  Status addEscapeInside(std::string &inside, std::vector<std::string_view> &complements) {
     if (at + 1 == source.size())
       return unread("a '\\' with nothing behind it");
     if (addUnicode(inside) || addScript(inside))
       return Status::success();
     char letter = source[at + 1];
-    auto set = setOf(letter);
-    if (set && letter != 'S' && std::isupper(static_cast<unsigned char>(letter)))
+    if (auto set = setOf(letter); set && std::isupper(static_cast<unsigned char>(letter)))
+      complements.push_back(*set);
+    else if (set)
+      inside += *set;
+    else if (letter == 'v')
+      inside += "\\x0b";
+    else if (letter != 'b' && (!isAlike(letter) || std::string_view("AzZG").find(letter) != std::string_view::npos ||
+                               (std::tolower(letter) == 'p' && (at + 2 == source.size() || source[at + 2] != '{'))))
       return unread(fmt::format("'\\{}' inside of brackets", letter));
-    // \S stays: that U+180E is no blank there is said nowhere else.
-    inside.append(set && letter != 'S' ? *set : source.substr(at, 2));
+    else
+      inside.append(source.substr(at, 2));
     at += 2;
     return Status::success();
   }

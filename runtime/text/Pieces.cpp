@@ -154,6 +154,21 @@ Expected<std::string> apply(const Strip &step, std::string text) {
   return std::string(rest);
 }
 
+// Whether a step takes away what a text, which is not empty, begins with.
+Expected<bool> takesBegin(const Strip &step, std::string_view text) {
+  return step.left && isBlank(firstCharacter(text));
+}
+Expected<bool> takesBegin(const Replace &step, std::string_view text) {
+  bool takes = false;
+  if (step.content.empty())
+    BRAID_TRY(step.pattern.forEachMatch(text, [&](size_t begin, size_t end) {
+      takes |= begin == 0 && end > 0;
+      return Status::success();
+    }));
+  return takes;
+}
+template <class Step> Expected<bool> takesBegin(const Step &, std::string_view) { return false; }
+
 Expected<std::string> apply(BytesToLetters, std::string text) { return lettersOfBytes(text); }
 
 } // namespace
@@ -173,9 +188,13 @@ std::string lettersOfBytes(std::string_view bytes) {
   return result;
 }
 
-Expected<std::string> Normalizer::apply(std::string_view text) const {
+Expected<std::string> Normalizer::apply(std::string_view text, bool *moved) const {
   std::string result(text);
   for (const NormalizerStep &step : steps) {
+    if (moved && !result.empty()) {
+      BRAID_ASSIGN(bool gone, std::visit([&](const auto &step) { return takesBegin(step, result); }, step));
+      *moved |= gone;
+    }
     BRAID_ASSIGN(result, std::visit([&](const auto &step) { return runtime::apply(step, std::move(result)); }, step));
   }
   return result;

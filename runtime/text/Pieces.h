@@ -38,7 +38,8 @@ class Normalizer {
 public:
   std::vector<NormalizerStep> steps;
 
-  Expected<std::string> apply(std::string_view text) const;
+  // `moved`: whether what began the text is gone.
+  Expected<std::string> apply(std::string_view text, bool *moved = nullptr) const;
 };
 
 // ---- Pre-tokenizers -------------------------------------------------------------------------------------------------

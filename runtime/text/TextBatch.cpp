@@ -28,7 +28,7 @@ Status TextBatch::finish() {
     std::vector<int32_t> tokens = std::move((*encoded)[i]);
     if (separator && (tokens.empty() || tokens.back() != *separator))
       tokens.push_back(static_cast<int32_t>(*separator));
-    BRAID_TRY(use(tokens, waiting[i].size()).withContext(of[i]));
+    BRAID_TRY(use(tokens, waiting[i].size(), of[i]));
   }
   return Status::success();
 }

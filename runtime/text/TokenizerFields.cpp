@@ -7,11 +7,15 @@ namespace {
 
 constexpr int64_t mostTokens = int64_t(1) << 24;
 
+std::string shown(const nlohmann::json &value) {
+  return value.is_object() ? "an object" : value.is_array() ? "a list" : shownValue(value);
+}
+
 } // namespace
 
 Expected<TokenizerFields> TokenizerFields::of(const nlohmann::json &value, std::string at) {
   if (!value.is_object())
-    return Status::error(ErrorCode::corruptFile, "{}: is {}; valid: an object", at, shownValue(value));
+    return Status::error(ErrorCode::corruptFile, "{}: is {}; valid: an object", at, shown(value));
   return TokenizerFields(value, std::move(at));
 }
 
@@ -31,7 +35,7 @@ Status TokenizerFields::unread(const char *key, std::string_view value, std::str
 Status TokenizerFields::wrong(const char *key, std::string_view wanted) const {
   if (lacks(key))
     return Status::error(ErrorCode::corruptFile, "{}: is missing; valid: {}", at(key), wanted);
-  return Status::error(ErrorCode::corruptFile, "{}: is {}; valid: {}", at(key), shownValue((*json)[key]), wanted);
+  return Status::error(ErrorCode::corruptFile, "{}: is {}; valid: {}", at(key), shown((*json)[key]), wanted);
 }
 
 Expected<std::string> TokenizerFields::text(const char *key) const {

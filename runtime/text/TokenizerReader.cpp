@@ -29,9 +29,11 @@ Expected<std::pair<std::string, std::string>> pairOf(const Json &value, size_t r
                        shownValue(value));
 }
 
-// What the processor puts around a text, inside of what later ones do.
+bool isToken(const Json &value) { return value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX; }
+
+// What the processor puts around a text.
 Status addProcessor(const Json &value, const std::string &at, std::vector<int32_t> &prefix,
-                    std::vector<int32_t> &suffix, int &left) {
+                    std::vector<int32_t> &suffix, bool &adds, int &left) {
   if (--left < 0)
     return Status::error(ErrorCode::corruptFile, "{}: more than {} processors", at, mostProcessors);
   BRAID_ASSIGN(TokenizerFields fields, TokenizerFields::of(value, at));
@@ -39,8 +41,8 @@ Status addProcessor(const Json &value, const std::string &at, std::vector<int32_
   if (type == "Sequence") {
     BRAID_ASSIGN(const Json *processors, fields.list("processors"));
     for (size_t i = 0; i < processors->size(); ++i)
-      BRAID_TRY(
-          addProcessor((*processors)[i], fmt::format("{}[{}]", fields.at("processors"), i), prefix, suffix, left));
+      BRAID_TRY(addProcessor((*processors)[i], fmt::format("{}[{}]", fields.at("processors"), i), prefix, suffix, adds,
+                             left));
     return Status::success();
   }
   if (type == "ByteLevel") // says where tokens stand in the text
@@ -49,7 +51,7 @@ Status addProcessor(const Json &value, const std::string &at, std::vector<int32_
   if (type == "RobertaProcessing" || type == "BertProcessing") {
     for (auto [key, tokens] : {std::pair("cls", &before), std::pair("sep", &behind)}) {
       BRAID_ASSIGN(const Json *token, fields.list(key));
-      if (token->size() != 2 || !(*token)[1].is_number_unsigned())
+      if (token->size() != 2 || !isToken((*token)[1]))
         return fields.wrong(key, "a text and its token");
       tokens->push_back((*token)[1].get<int32_t>());
     }
@@ -61,7 +63,10 @@ Status addProcessor(const Json &value, const std::string &at, std::vector<int32_
       BRAID_ASSIGN(TokenizerFields part,
                    TokenizerFields::of((*parts)[i], fmt::format("{}[{}]", fields.at("single"), i)));
       if (part.lacks("SpecialToken")) {
-        BRAID_TRY(part.object("Sequence").status());
+        BRAID_ASSIGN(TokenizerFields text, part.object("Sequence"));
+        BRAID_ASSIGN(std::string which, text.text("id"));
+        if (which != "A")
+          return text.unread("id", which, "A");
         ++texts;
         continue;
       }
@@ -70,7 +75,7 @@ Status addProcessor(const Json &value, const std::string &at, std::vector<int32_
       BRAID_ASSIGN(TokenizerFields entry, specials.object(name.c_str()));
       BRAID_ASSIGN(const Json *tokens, entry.list("ids"));
       for (const Json &token : *tokens) {
-        if (!token.is_number_unsigned())
+        if (!isToken(token))
           return entry.wrong("ids", "a list of tokens");
         (texts ? behind : before).push_back(token.get<int32_t>());
       }
@@ -81,8 +86,12 @@ Status addProcessor(const Json &value, const std::string &at, std::vector<int32_
   } else {
     return fields.unread("type", type, "Sequence, TemplateProcessing, ByteLevel, RobertaProcessing, BertProcessing");
   }
-  prefix.insert(prefix.begin(), before.begin(), before.end());
-  suffix.insert(suffix.end(), behind.begin(), behind.end());
+  // Of several the library's result depends on what each makes of the tokens of those before.
+  if (adds)
+    return Status::error(ErrorCode::unsupported, "{}: is the second that adds tokens; valid: one", at);
+  adds = true;
+  prefix = std::move(before);
+  suffix = std::move(behind);
   return Status::success();
 }
 
@@ -91,6 +100,8 @@ Expected<std::vector<AddedToken>> readAddedTokens(const TokenizerFields &top, co
   if (top.lacks("added_tokens"))
     return result;
   BRAID_ASSIGN(const Json *tokens, top.list("added_tokens"));
+  auto next = static_cast<int64_t>(model.texts().size());
+  int64_t greatest = -1; // of those that were added
   for (size_t i = 0; i < tokens->size(); ++i) {
     BRAID_ASSIGN(TokenizerFields fields, TokenizerFields::of((*tokens)[i], fmt::format("added_tokens[{}]", i)));
     AddedToken token;
@@ -108,6 +119,17 @@ Expected<std::vector<AddedToken>> readAddedTokens(const TokenizerFields &top, co
     if (auto other = model.texts().find(token.token); other != model.texts().end() && other->second != token.content)
       return Status::error(ErrorCode::corruptFile, "{}: number {} is '{}' here, but '{}' in model.vocab", fields.at(),
                            token.token, escaped(token.content), escaped(other->second));
+    // Hugging Face's tokenizers gives new ones the numbers that follow, whatever the file says.
+    if (!model.tokenOf(token.content)) {
+      auto known = std::find_if(result.begin(), result.end(),
+                                [&](const AddedToken &other) { return other.content == token.content; });
+      int64_t expected = known != result.end() ? known->token : std::max<int64_t>(next, greatest + 1);
+      if (token.token != expected)
+        return Status::error(ErrorCode::unsupported,
+                             "{}: '{}' has number {}, but model.vocab and the tokens before it give {}; valid: that",
+                             fields.at(), escaped(token.content), token.token, expected);
+    }
+    greatest = std::max<int64_t>(greatest, token.token);
     result.push_back(std::move(token));
   }
   return result;
@@ -165,8 +187,9 @@ public:
     BRAID_ASSIGN(result->added, AddedTokens::make(std::move(added), result->normalizer));
     if (!top.lacks("post_processor")) {
       int left = mostProcessors;
-      BRAID_TRY(
-          addProcessor(json["post_processor"], "post_processor", result->prefixTokens, result->suffixTokens, left));
+      bool adds = false;
+      BRAID_TRY(addProcessor(json["post_processor"], "post_processor", result->prefixTokens, result->suffixTokens, adds,
+                             left));
     }
     int32_t greatest = -1;
     for (const auto &[token, name] : result->model.texts())

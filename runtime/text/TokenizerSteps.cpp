@@ -2,6 +2,8 @@
 #include "runtime/io/JsonText.h"
 #include "runtime/text/TokenizerReader.h"
 
+#include <algorithm>
+
 namespace braid::runtime {
 
 namespace {
@@ -158,7 +160,14 @@ Status addPreTokenizer(const TokenizerFields &step, std::string_view type, PreTo
                      "CharDelimiterSplit");
 }
 
+// Texts come token by token: what looks at more than one of them must be the last.
 Status addDecoder(const TokenizerFields &step, std::string_view type, Decoder &decoder) {
+  if (!decoder.steps.empty() && std::holds_alternative<WordEnd>(decoder.steps.back()))
+    return step.unread("type", type, "nothing behind BPEDecoder");
+  bool fused = std::any_of(decoder.steps.begin(), decoder.steps.end(),
+                           [](const DecoderStep &known) { return std::holds_alternative<Fuse>(known); });
+  if (fused && type != "Strip")
+    return step.unread("type", type, "Strip alone behind Fuse");
   if (type == "ByteLevel") {
     decoder.steps.emplace_back(LettersToBytes());
   } else if (type == "Replace") {

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <memory>
 #include <utf8proc.h>
+#include <vector>
 
 namespace braid::runtime {
 
@@ -90,22 +89,57 @@ bool isOfWord(char32_t character) {
   }
 }
 
+// utf8proc orders the marks of a letter by exchanging neighbours, whose time is the square of their number: a text may
+// be nothing but marks. Only that is done here.
 Expected<std::string> normalized(std::string_view text, NormalForm form) {
   if (isAscii(text)) // is its own in every form
     return std::string(text);
-  int options = UTF8PROC_STABLE;
-  options |= form == NormalForm::nfc || form == NormalForm::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
-  if (form == NormalForm::nfkc || form == NormalForm::nfkd)
-    options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t *result = nullptr;
-  utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t *>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
-                   &result, static_cast<utf8proc_option_t>(options));
-  std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, std::free);
-  if (bytes < 0)
+  bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd,
+       composes = form == NormalForm::nfc || form == NormalForm::nfkc;
+  auto decompose = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0));
+  std::vector<utf8proc_int32_t> characters;
+  characters.reserve(text.size());
+  auto rankOf = [](utf8proc_int32_t character) { return utf8proc_get_property(character)->combining_class; };
+  std::vector<std::pair<uint64_t, utf8proc_int32_t>> order; // of equal rank as they came
+  auto orderFrom = [&](size_t begin) {
+    if (characters.size() - begin < 2)
+      return;
+    order.clear();
+    for (size_t i = begin; i < characters.size(); ++i)
+      order.emplace_back(static_cast<uint64_t>(rankOf(characters[i])) << 48 | (i - begin), characters[i]);
+    std::sort(order.begin(), order.end());
+    for (size_t i = begin; i < characters.size(); ++i)
+      characters[i] = order[i - begin].second;
+  };
+  size_t marks = 0; // where those at the end begin
+  for (std::string_view rest = text; !rest.empty();) {
+    utf8proc_int32_t character = 0;
+    rest.remove_prefix(static_cast<size_t>(read(rest, character)));
+    std::array<utf8proc_int32_t, 64> parts;
+    utf8proc_ssize_t count = utf8proc_decompose_char(character, parts.data(), parts.size(), decompose, nullptr);
+    if (count < 0 || static_cast<size_t>(count) > parts.size())
+      return Status::error(ErrorCode::internal, "U+{:04X} has no normal form", static_cast<uint32_t>(character));
+    for (utf8proc_ssize_t i = 0; i < count; ++i) {
+      bool mark = rankOf(parts[static_cast<size_t>(i)]) != 0;
+      if (!mark)
+        orderFrom(marks);
+      characters.push_back(parts[static_cast<size_t>(i)]);
+      if (!mark)
+        marks = characters.size();
+    }
+  }
+  orderFrom(marks);
+  auto compose = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : 0));
+  utf8proc_ssize_t length =
+      utf8proc_normalize_utf32(characters.data(), static_cast<utf8proc_ssize_t>(characters.size()), compose);
+  if (length < 0)
     return Status::error(ErrorCode::internal, "a text of {} bytes has no normal form: {}", text.size(),
-                         utf8proc_errmsg(bytes));
-  return std::string(reinterpret_cast<const char *>(result), static_cast<size_t>(bytes));
+                         utf8proc_errmsg(length));
+  std::string result;
+  result.reserve(text.size());
+  for (utf8proc_ssize_t i = 0; i < length; ++i)
+    appendCharacter(result, static_cast<char32_t>(characters[static_cast<size_t>(i)]));
+  return result;
 }
 
 } // namespace braid::runtime

@@ -204,8 +204,6 @@ Expected<CheckpointIndex> makeIndex(const Program &program, const CheckpointStat
   index.state = state;
   index.program = program.name();
   index.tokenizer = program.metadata("tokenizer").value_or("bytes");
-  if (!state.tokenizerHash.empty())
-    index.tokenizer = fmt::format("{} {}", CheckpointIndex::tokenizerFile, state.tokenizerHash);
   index.modelJson = program.metadata("model_json").value_or("");
   uint32_t ranks = program.mesh().worldSize();
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -253,7 +251,8 @@ Status removeCheckpoint(const std::string &directory, uint64_t step) {
 }
 
 Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,
-                       const CheckpointState &state, int keep, std::span<const uint64_t> left, bool &published) {
+                       const CheckpointState &state, int keep, std::span<const uint64_t> left,
+                       std::string_view tokenizer, bool &published) {
   if (rank.isFirst()) {
     BRAID_TRY(makeDirectories(directory));
     BRAID_TRY(removeUnfinished(directory));
@@ -266,6 +265,11 @@ Status writeCheckpoint(Rank &rank, const std::string &directory, const std::stri
       rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(files)), "checkpoint files"));
   if (rank.isFirst()) {
     BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state, files));
+    if (!tokenizer.empty()) {
+      index.tokenizer = CheckpointIndex::tokenizerFile;
+      BRAID_TRY(writeFileAtomic(fmt::format("{}/{}", temporary, index.tokenizer), tokenizer));
+      index.files[index.tokenizer] = {tokenizer.size(), contentHash(std::as_bytes(std::span(tokenizer)))};
+    }
     std::string text = index.toJson();
     // The rules of loading hold before anything is replaced: shards that do not cover a tensor end here.
     BRAID_TRY(CheckpointIndex::parse(text, temporary + "/index.json").status());
@@ -304,10 +308,10 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
 }
 
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
-                      bool *isComplete, std::span<const uint64_t> left) {
+                      bool *isComplete, std::span<const uint64_t> left, std::string_view tokenizer) {
   std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
   bool published = false;
-  Status status = writeCheckpoint(rank, directory, temporary, state, keep, left, published);
+  Status status = writeCheckpoint(rank, directory, temporary, state, keep, left, tokenizer, published);
   if (isComplete)
     *isComplete = published;
   // What was begun takes room that a full disk does not have.

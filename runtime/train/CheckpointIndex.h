@@ -29,7 +29,6 @@ struct CheckpointState {
   uint64_t seed = 0;
   // What the rows were packed from and how: the position means nothing in others.
   int64_t seqLen = 0, maxDocuments = 0;
-  std::string tokenizerHash; // of what made tokens of texts; empty: nothing
   uint64_t corpusTokens = 0, corpusDocuments = 0, corpusHash = 0;
   double learningRate = 0, minLearningRate = 0;
   uint64_t warmupSteps = 0, steps = 0; // steps: of the whole training, the length of the schedule
@@ -51,11 +50,10 @@ struct CheckpointTensor {
 
 struct CheckpointIndex {
   CheckpointState state;
-  // tokenizer: "bytes", "none", or of a training whose texts one read, which is kept beside its checkpoints,
-  // "tokenizer.json 99aa06d3014798d86001c324468d497f" with the hash of that file.
+  // tokenizer: "bytes", "none", or "tokenizer.json", one of the files, by which the training read its texts.
   std::string program, tokenizer, modelJson;
   std::map<std::string, CheckpointTensor, std::less<>> tensors;
-  std::map<std::string, FileContent, std::less<>> files; // every file that a piece names
+  std::map<std::string, FileContent, std::less<>> files; // every file that a piece names, and the tokenizer
 
   std::string toJson() const;
   static constexpr std::string_view tokenizerFile = "tokenizer.json";

@@ -61,8 +61,6 @@ Status chooseRates(const Program &program, const TrainOptions &options, const Ba
     state.corpusDocuments = corpus.documents();
     state.corpusHash = corpus.hash();
   }
-  if (!options.tokenizer.empty())
-    state.tokenizerHash = contentHash(std::as_bytes(std::span(options.tokenizer))).hex();
   // A minimum belongs to the peak it was given with: another peak keeps its share of it, in a new run and in a resumed
   // one.
   if (options.learningRate && *options.learningRate != state.learningRate && !options.minLearningRate) {

@@ -31,7 +31,7 @@ struct TrainOptions {
   bool resume = false; // from the newest checkpoint, or from the start when there is none
   std::optional<uint64_t>
       resumeStep; // from the checkpoint of this step instead; later ones stay until this run has saved one
-  std::string tokenizer; // the text of a tokenizer.json, kept beside the checkpoints; empty: none
+  std::string tokenizer; // the text of a tokenizer.json, which checkpoints hold; empty: none
   std::string initFrom; // a new run begins with the weights of this checkpoint; a resumed one does not read it
   uint64_t evalEvery = 0;
   bool checkFinite = true; // a step whose loss or gradient norm is not finite ends the run and is not applied

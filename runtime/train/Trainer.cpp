@@ -46,7 +46,6 @@ private:
   Json stepMetrics(double seconds, double learningRate) const;
   void writeMetrics(const Json &line);
   Status evaluateHeldout(bool last);
-  Status keepTokenizer();
   Status keepLock();
   // A checkpoint replaces the older ones when a step with its weights was finite; until then there is one more.
   int kept() const { return options.keep + 1; }
@@ -191,22 +190,25 @@ Status Trainer::sayOtherTraining() {
 // What ranks that were started differently would train apart by, or wait for each other forever.
 Status Trainer::agreeOnSettings() {
   auto number = [](auto value) { return fmt::format("{}", value); };
-  const Rank::Value values[] = {{"resumed", resumed ? "yes" : "no"},
-                                {"step", number(state.step)},
-                                {"--steps", number(state.steps)},
-                                {"--lr", number(state.learningRate)},
-                                {"--min-lr", number(state.minLearningRate)},
-                                {"--warmup", number(state.warmupSteps)},
-                                {"--seed", number(state.seed)},
-                                {"--accumulation-steps", number(state.accumulationSteps)},
-                                {"rows in a step", number(state.stepSamples)},
-                                {"--init-from", options.initFrom.empty() ? "not given" : "given"},
-                                {"--data (hash)", fmt::format("{:016x}", state.corpusHash)},
-                                {"--heldout (hash)", heldout.size() ? fmt::format("{:016x}", heldout.hash()) : "none"},
-                                {"--save-every", number(options.saveEvery)},
-                                {"--eval-every", number(options.evalEvery)},
-                                {"--check-finite", options.checkFinite ? "yes" : "no"},
-                                {"--trace", options.trace ? "yes" : "no"}};
+  const Rank::Value values[] = {
+      {"resumed", resumed ? "yes" : "no"},
+      {"step", number(state.step)},
+      {"--steps", number(state.steps)},
+      {"--lr", number(state.learningRate)},
+      {"--min-lr", number(state.minLearningRate)},
+      {"--warmup", number(state.warmupSteps)},
+      {"--seed", number(state.seed)},
+      {"--accumulation-steps", number(state.accumulationSteps)},
+      {"rows in a step", number(state.stepSamples)},
+      {"--init-from", options.initFrom.empty() ? "not given" : "given"},
+      {"--tokenizer (hash)",
+       options.tokenizer.empty() ? "none" : contentHash(std::as_bytes(std::span(options.tokenizer))).hex()},
+      {"--data (hash)", fmt::format("{:016x}", state.corpusHash)},
+      {"--heldout (hash)", heldout.size() ? fmt::format("{:016x}", heldout.hash()) : "none"},
+      {"--save-every", number(options.saveEvery)},
+      {"--eval-every", number(options.evalEvery)},
+      {"--check-finite", options.checkFinite ? "yes" : "no"},
+      {"--trace", options.trace ? "yes" : "no"}};
   return rank.agree(values, "settings");
 }
 
@@ -258,7 +260,6 @@ Status Trainer::start() {
       BRAID_TRY(syncDirectory(options.checkpointDir));
       BRAID_ASSIGN(lock, DirectoryLock::acquire(options.checkpointDir));
       BRAID_TRY(removeUnfinished(options.checkpointDir));
-      BRAID_TRY(keepTokenizer());
     }
     BRAID_TRY(rank.barrier("checkpoint lock")); // the list is read under the lock,
     BRAID_TRY(checkSharedDirectory());
@@ -428,19 +429,6 @@ Status Trainer::evaluateHeldout(bool last) {
   return Status::success();
 }
 
-// What generates from these checkpoints reads prompts as this training read its data.
-Status Trainer::keepTokenizer() {
-  if (options.tokenizer.empty())
-    return Status::success();
-  std::string path = fmt::format("{}/{}", options.checkpointDir, CheckpointIndex::tokenizerFile);
-  if (pathExists(path)) {
-    BRAID_ASSIGN(std::string known, readTextFile(path));
-    if (known == options.tokenizer)
-      return Status::success();
-  }
-  return writeFileAtomic(path, options.tokenizer);
-}
-
 // A directory that was removed or renamed under the run is made anew, and locked anew. Where another put checkpoints in
 // its place, the run ends: it would remove them as its own older ones.
 Status Trainer::keepLock() {
@@ -459,7 +447,7 @@ Status Trainer::keepLock() {
                          directory, existing.back());
   progress->message(
       fmt::format("step {}: {} or its .lock was removed or replaced; it is locked again", state.step, directory));
-  return keepTokenizer();
+  return Status::success();
 }
 
 // What a step that was not finite leaves to go on from. The step may be the first with the weights of the last
@@ -502,7 +490,7 @@ Status Trainer::save() {
   Status saved = rank.isFirst() ? keepLock() : Status::success();
   bool isComplete = false;
   if (saved.ok())
-    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete, left);
+    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete, left, options.tokenizer);
   if (isComplete && !saved.ok())
     return Status::error(saved.code(), "the checkpoint of step {} was saved, but {}", state.step, saved.message());
   if (!saved.ok()) {

@@ -176,17 +176,17 @@ TEST_F(DataRead, TextsThatATokenizerReads) {
   options.bytes = false;
   options.threads = 3;
   options.tokenizer = *Tokenizer::parse(R"J({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
-      "added_tokens": [{"id": 9, "content": "|"}],
+      "added_tokens": [{"id": 4, "content": "|"}],
       "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 300}, "merges": ["a b"]}})J",
                                         "t.json");
   Expected<Corpus> corpus = read({text("a.txt", "abc"), text("b.txt", "c|a")}, options, 400);
-  expectDocuments(corpus, {{300, 2}, {2, 9, 0}});
-  EXPECT_EQ(corpus->textBytes(), 6u);
+  expectDocuments(corpus, {{300, 2}, {2, 4, 0}});
+  EXPECT_EQ(corpus->textBytes(), 3u); // of those that are predicted: c, |, a
   EXPECT_EQ(corpus->unit(), "token");
   // With a separator every document has one at its end, whether it was written there or not.
-  options.separator = 9;
-  expectDocuments(read({directory / "a.txt", directory / "b.txt"}, options, 400), {{300, 2, 9}, {2, 9}, {0, 9}});
-  expectDocuments(read({text("c.txt", "a|")}, options, 400), {{0, 9}});
+  options.separator = 4;
+  expectDocuments(read({directory / "a.txt", directory / "b.txt"}, options, 400), {{300, 2, 4}, {2, 4}, {0, 4}});
+  expectDocuments(read({text("c.txt", "a|")}, options, 400), {{0, 4}});
   // Lines of both kinds stay in their order, also where they are many.
   std::string lines;
   Documents documents;

@@ -96,9 +96,10 @@ TEST(Tokenizers, PairsAreJoinedInTheirOrder) {
   EXPECT_EQ(tokensOf(small(), "abcab<end>dab"), (std::vector<int32_t>{5, 4, 6, 3, 4}));
   EXPECT_EQ(tokensOf(small(), ""), std::vector<int32_t>());
   Json listedTwice = small(); // the later rank counts, so c and d are joined first
-  listedTwice["model"]["vocab"]["cd"] = 7;
+  listedTwice["model"]["vocab"]["cd"] = 6;
+  listedTwice["added_tokens"][0]["id"] = 7;
   listedTwice["model"]["merges"] = {"a b", "ab c", "c d", "ab c"};
-  EXPECT_EQ(tokensOf(listedTwice, "abcd"), (std::vector<int32_t>{4, 7}));
+  EXPECT_EQ(tokensOf(listedTwice, "abcd"), (std::vector<int32_t>{4, 6}));
   auto tokenizer = *parsed(small());
   EXPECT_EQ(tokenizer->vocabulary(), 7);
   EXPECT_EQ(tokenizer->tokenOf("<end>"), 6);
@@ -109,6 +110,22 @@ TEST(Tokenizers, PairsAreJoinedInTheirOrder) {
 TEST(Tokenizers, NumbersWithoutATokenHaveNoText) {
   EXPECT_EQ(decoded(*parsed(small()), {5, 700, -1, 6, 0}, true), "abc<end>a");
   EXPECT_EQ(decoded(*parsed(small()), {5, 700, -1, 6, 0}, false), "abca");
+}
+
+// Marks are put in order in the time of sorting them: a document may hold nothing else.
+TEST(Tokenizers, NormalFormsOfManyMarks) {
+  std::string above, below;
+  for (int i = 0; i < 200'000; ++i) {
+    above += "\u0301";
+    below += "\u0323";
+  }
+  auto form = normalized("a" + above + below, NormalForm::nfd);
+  ASSERT_TRUE(form) << form.message();
+  EXPECT_EQ(*form, "a" + below + above);
+  form = normalized("\u1e69 \uac01 \u2126 \ufb01", NormalForm::nfkd);
+  EXPECT_EQ(*form, "s\u0323\u0307 \u1100\u1161\u11a8 \u03a9 fi");
+  EXPECT_EQ(*normalized(*form, NormalForm::nfc), "\u1e69 \uac01 \u03a9 fi");
+  EXPECT_EQ(*normalized("s\u0307\u0323 \ufb01", NormalForm::nfc), "\u1e69 \ufb01");
 }
 
 TEST(Tokenizers, TextThatIsNoUtf8IsNamed) {
@@ -172,6 +189,16 @@ TEST(Tokenizers, WhatIsNotReadIsRefusedByName) {
       {R"({"decoder": {"type": "Strip", "content": " ", "start": 0, "stop": 1}})",
        "decoder.stop: '1' is not read; valid: 0"},
       {R"({"decoder": {"type": 3}})", "decoder.type: is 3; valid: a string"},
+      {R"({"decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteFallback"}]}})",
+       "decoder.decoders[1].type: 'ByteFallback' is not read; valid: Strip alone behind Fuse"},
+      {R"({"decoder": {"type": "Sequence", "decoders": [{"type": "BPEDecoder"}, {"type": "Fuse"}]}})",
+       "decoder.decoders[1].type: 'Fuse' is not read; valid: nothing behind BPEDecoder"},
+      {R"({"added_tokens": [{"id": 9, "content": "xy"}]})",
+       "added_tokens[0]: 'xy' has number 9, but model.vocab and the tokens before it give 6; valid: that"},
+      {R"({"post_processor": {"type": "Sequence", "processors": [{"type": "BertProcessing", "cls": ["x", 0], "sep": ["y", 1]}, {"type": "BertProcessing", "cls": ["x", 0], "sep": ["y", 1]}]}})",
+       "post_processor.processors[1]: is the second that adds tokens; valid: one"},
+      {R"({"post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B"}}], "special_tokens": {}}})",
+       "post_processor.single[0].Sequence.id: 'B' is not read; valid: A"},
   };
   for (const Case &wrong : cases) {
     Json json = small();
@@ -191,19 +218,25 @@ TEST(Tokenizers, WhatIsNotReadIsRefusedByName) {
 }
 
 TEST(Tokenizers, ExpressionsAreWrittenForPcre2) {
-  const std::pair<const char *, const char *> cases[] = {
-      {R"( ?\p{L}+|(?!\S))",
-       R"( ?\p{L}+|(?![^\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]))"},
+  const std::string blanks =
+      R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+  const std::string words = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})", alone = words + R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+  const std::pair<const char *, std::string> cases[] = {
+      {R"( ?\p{L}+|(?!\S))", R"( ?\p{L}+|(?![^)" + blanks + "])"},
       {R"((?i:'s|'t)|[\[\]\\])", R"((?i:'s|'t)|[\[\]\\])"},
       {R"((?m:.)x{,3}y{2,}z{a})", R"((?s:.)x{0,3}y{2,}z{a})"},
-      {R"(\h[\h_])", R"([0-9A-Fa-f][0-9A-Fa-f_])"},
+      {R"(\h[\h_]\v)", R"([0-9A-Fa-f][0-9A-Fa-f_]\x0b)"},
       {R"(\u4e00[\u4e00-\u9fff])", R"(\x{4e00}[\x{4e00}-\x{9fff}])"},
       {R"([\p{Lu}\p{Ll}&&[^\p{Han}]]+)", R"((?:(?=[^\p{sc:Han}])[\p{Lu}\p{Ll}])+)"},
       {R"(\P{Han}\p{^Han}\p{Lu})", R"(\P{sc:Han}\P{sc:Han}\p{Lu})"},
       {R"([]a][^]a])", R"([]a][^]a])"},
       {R"([[:digit:][:punct:]])", R"([\p{Nd}\p{P}\p{S}])"},
+      {R"(\w[\w'])", "[" + alone + "][" + words + "']"},
+      {R"([\Sa][^\S\n][\S][^\S])",
+       "(?:[^" + blanks + "]|[a])(?:(?![\\n])[" + blanks + "])(?:[^" + blanks + "])[" + blanks + "]"},
+      {R"(\b)", "(?:(?<=[" + alone + "])(?![" + alone + "])|(?<![" + alone + "])(?=[" + alone + "]))"},
   };
-  for (auto [expression, expected] : cases) {
+  for (const auto &[expression, expected] : cases) {
     auto translated = translatedPattern(expression);
     ASSERT_TRUE(translated) << translated.message();
     EXPECT_EQ(*translated, expected);
@@ -211,11 +244,17 @@ TEST(Tokenizers, ExpressionsAreWrittenForPcre2) {
   }
   const std::pair<const char *, const char *> refused[] = {
       {R"(a{1,3}+)", "'+' behind a repeat in braces at byte 1 of 'a{1,3}+' is not read"},
+      {R"(a{2}?)", "'?' behind a number in braces at byte 1 of 'a{2}?' is not read"},
       {R"([a[bc]])", "a bracket inside of brackets at byte 2 of '[a[bc]]' is not read"},
       {R"([^a&&[b]])", "'&&' here at byte 3 of '[^a&&[b]]' is not read"},
       {R"([a&&b])", "'&&' without a bracket behind it at byte 4 of '[a&&b]' is not read"},
-      {R"([\Wa])", "'\\W' inside of brackets at byte 1 of '[\\\\Wa]' is not read"},
+      {R"([^\W\S])", "a set without what is not in two others at byte 7 of '[^\\\\W\\\\S]' is not read"},
       {R"([[:graph:]])", "'[:' without one of the known sets at byte 1 of '[[:graph:]]' is not read"},
+      {R"(\Qa.\E)", "'\\Q' at byte 0 of '\\\\Qa.\\\\E' is not read"},
+      {R"(\pL)", "'\\p' at byte 0 of '\\\\pL' is not read"},
+      {R"(a(?i)b|c)", "'(?i)' behind the beginning at byte 1 of 'a(?i)b|c' is not read"},
+      {R"((?i:[\p{Lu}]))", "'\\p' where case does not count, at byte 0 of '(?i:[\\\\p{Lu}])' is not read"},
+      {R"((?i:(a)ss))", "'ss' where case does not count, at byte 0 of '(?i:(a)ss)' is not read"},
       {R"(a\)", "a '\\' with nothing behind it at byte 1 of 'a\\\\' is not read"}};
   for (auto [expression, message] : refused) {
     auto translated = translatedPattern(expression);
@@ -244,6 +283,8 @@ TEST(Tokenizers, MatchesGoFromLeftToRight) {
   EXPECT_EQ(matchesOf("x*", "axxb"), (Matches{"", "xx", ""}));
   EXPECT_EQ(matchesOf("x*", "\u00e9"), (Matches{"", ""}));
   EXPECT_EQ(matchesOf("^.", "ab\ncd"), (Matches{"a", "c"}));
+  EXPECT_EQ(matchesOf(R"(\b\w+\b)", "\u0939\u093f\u0928\u094d\u0926\u0940 a"),
+            (Matches{"\u0939\u093f\u0928\u094d\u0926\u0940", "a"}));
   EXPECT_EQ(matchesOf(R"(\s)", "a\u180e\u0085 b"), (Matches{"\u0085", " "}));
   EXPECT_EQ(matchesOf("(?i:s)", "s\u017fS"), (Matches{"s", "\u017f", "S"}));
   // More than the stack of compiled patterns holds.

@@ -73,6 +73,17 @@ TEST_F(TokenizerTool, TokenizesAndBack) {
   expectError({"tokenize", "--tokenizer", "t.json", "--data", "the.txt", "--output", "x.bin"},
               "--output=x.bin: its ending says no format; valid: .jsonl, .u16, .u32");
   expectError({"tokenize", "--tokenizer", "t.json", "--data", "d.jsonl", "--output", "d.jsonl"}, "d.jsonl");
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "t.u16"},
+              "t.u16: is read as u16; valid: text, jsonl, or --decode");
+  expectError({"tokenize", "--decode", "--tokenizer", "t.json", "--data", "the.txt"},
+              "the.txt: is read as text; valid with --decode: jsonl, u16, u32, npy");
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "the.txt", "--field", "text"},
+              "--field=text: only JSON Lines have fields, but the.txt is read as text");
+  expectError({"tokenize", "--tokenizer", "t.json", "--data", "the.txt", "--separator", "34"},
+              "--separator=34: must be a token from 0 to 33");
+  Outcome joined = run({"tokenize", "--tokenizer", "t.json", "--data", "d.jsonl", "--output", "j.u16"});
+  EXPECT_NE(joined.err.find("remark: j.u16 has no --separator, so its 3 documents are one"), std::string::npos)
+      << joined.err;
   writeText(directory / "wrong.jsonl", "{\"text\": \"the\"}\n{\"text\": 3}\n");
   expectError({"tokenize", "--tokenizer", "t.json", "--data", "wrong.jsonl", "--output", "never.u16"}, "wrong.jsonl:2");
   EXPECT_FALSE(std::filesystem::exists(directory / "never.u16"));
@@ -84,11 +95,13 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.err.find(" tokens in 1 document; "), std::string::npos) << trained.err;
   EXPECT_NE(trained.out.find(" nats/token "), std::string::npos) << trained.out;
-  EXPECT_EQ(readText(directory / "c/tokenizer.json"), tokenizerOfLetters());
+  EXPECT_EQ(readText(directory / "c/step-00000020/tokenizer.json"), tokenizerOfLetters());
 
   // What was trained with it is found beside the weights, in the directory and in one checkpoint of it.
-  ASSERT_EQ(
-      run({"tokenize", "--tokenizer", "c", "--data", "heldout.txt", "--separator", "33", "--output", "h.u16"}).code, 0);
+  ASSERT_EQ(run({"tokenize", "--tokenizer", "c/step-00000020", "--data", "heldout.txt", "--separator", "33", "--output",
+                 "h.u16"})
+                .code,
+            0);
   std::vector<std::string> losses;
   for (std::vector<std::string> data : {std::vector<std::string>{"heldout.txt", "--separator", "<end>"},
                                         {"heldout.txt", "--separator", "33", "--tokenizer", "t.json"},
@@ -98,6 +111,10 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
     ASSERT_EQ(evaluated.code, 0) << evaluated.err;
     losses.push_back(evaluated.out.substr(0, evaluated.out.find(" over ")));
     EXPECT_EQ(evaluated.out.find("bits/byte") != std::string::npos, data[5] == "heldout.txt") << evaluated.out;
+    if (data[5] == "heldout.txt") { // all but the first letter, "T" or what it is, are predicted
+      size_t bytes = readText(directory / "heldout.txt").size();
+      EXPECT_NE(evaluated.out.find(fmt::format("over {} bytes, ", bytes - 1)), std::string::npos) << evaluated.out;
+    }
   }
   EXPECT_EQ(losses[1], losses[0]);
   EXPECT_EQ(losses[2], losses[0]);
@@ -113,7 +130,7 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   EXPECT_NE(text.err.find("prompt: 1 token, "), std::string::npos) << text.err;
   Outcome numbers = generated({"--prompt-tokens", "31"});
   writeText(directory / "tokens.jsonl", "{\"tokens\": [" + numbers.out.substr(0, numbers.out.size() - 1) + "]}");
-  Outcome decoded = run({"tokenize", "--decode", "--tokenizer", "c", "--data", "tokens.jsonl"});
+  Outcome decoded = run({"tokenize", "--decode", "--tokenizer", "c/step-00000020", "--data", "tokens.jsonl"});
   ASSERT_EQ(decoded.code, 0) << decoded.err;
   EXPECT_EQ(linesOf(decoded.out)[0]["text"].get<std::string>() + "\n", text.out);
   writeText(directory / "p.jsonl", "\"the\"\n\"a cat\"\n");
@@ -134,17 +151,36 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   Outcome begun =
       run({"train", "p.braid", "--data", "train.txt", "--init-from", "own", "--steps", "1", "--threads", "1"});
   EXPECT_NE(begun.err.find(" tokens in 1 document; "), std::string::npos) << begun.err;
-  writeText(directory / "own/tokenizer.json", tokenizerOfLetters() + "\n");
-  expectError({"generate", "p.braid", "--checkpoint", "own", "--prompt", "the", "--max-tokens", "1"},
-              "own/tokenizer.json: has hash ");
-  std::filesystem::remove(directory / "own/tokenizer.json");
+  // Wherever it lies; a run that is refused changes nothing of it.
+  std::filesystem::create_directory_symlink("own/step-00000002", directory / "best");
+  own = run({"generate", "p.braid", "--checkpoint", "best", "--prompt", "the", "--max-tokens", "1"});
+  EXPECT_NE(own.err.find("prompt: 1 token, "), std::string::npos) << own.err;
+  writeText(directory / "other.json", tokenizerOfLetters() + "\n");
+  expectError({"train", "p.braid", "--data", "train.txt", "--tokenizer", "other.json", "--steps", "2",
+               "--checkpoint-dir", "own"},
+              "own already holds a checkpoint of step 2");
+  EXPECT_EQ(readText(directory / "own/step-00000002/tokenizer.json"), tokenizerOfLetters());
+  // What lies there and cannot be read is missed by texts only.
+  std::string unread = "own/step-00000002/tokenizer.json";
+  for (const char *content : {"{", "\n"}) {
+    writeText(directory / unread, tokenizerOfLetters() + content);
+    expectError({"generate", "p.braid", "--checkpoint", "own", "--prompt", "the", "--max-tokens", "1"}, unread + ": ");
+    expectError({"eval", "p.braid", "--checkpoint", "own", "--data", "heldout.txt"}, unread + ": ");
+    std::filesystem::remove(directory / unread);
+  }
   expectError({"generate", "p.braid", "--checkpoint", "own/step-00000002", "--prompt", "the", "--max-tokens", "1"},
-              "own/tokenizer.json: cannot open: No such file or directory; own/step-00000002 was trained with it; "
-              "valid: --tokenizer");
+              unread + ": cannot open: No such file or directory; valid: --tokenizer, or tokens");
   EXPECT_EQ(run({"generate", "p.braid", "--checkpoint", "own", "--tokenizer", "t.json", "--prompt", "the",
                  "--max-tokens", "1"})
                 .code,
             0);
+  Outcome byNumber = run({"generate", "p.braid", "--checkpoint", "own", "--prompt-tokens", "1,2", "--max-tokens", "1",
+                          "--tokenizer", "t.json"});
+  EXPECT_EQ(byNumber.code, 0) << byNumber.err;
+  EXPECT_NE(byNumber.err.find("warning: --tokenizer=t.json changes nothing: the prompts are tokens"), std::string::npos)
+      << byNumber.err;
+  EXPECT_EQ(run({"generate", "p.braid", "--checkpoint", "own", "--prompt-tokens", "1,2", "--max-tokens", "1"}).code, 0);
+  EXPECT_EQ(run({"eval", "p.braid", "--checkpoint", "own", "--data", "h.u16"}).code, 0);
 
   // A resumed run reads its data as before.
   std::filesystem::remove(directory / "t.json");

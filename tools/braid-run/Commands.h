@@ -71,19 +71,23 @@ void addDataOptions(CLI::App &command, DataFlags &flags);
 void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std::string> &paths);
 using Tokenizer = std::shared_ptr<const runtime::Tokenizer>; // null: none
 // --tokenizer
-void addTokenizerOption(CLI::App &command, std::string &path);
-// What reads the texts of a command: `path`, or, where that is empty and the program's tokens are not bytes, what lies
-// beside the weights in `checkpoint` (empty: nowhere).
-runtime::Expected<Tokenizer> tokenizerOf(const runtime::Program &program, const std::string &path,
-                                         const std::string &checkpoint);
+CLI::Option *addTokenizerOption(CLI::App &command, std::string &path);
+// What reads the texts of a command.
+struct Texts {
+  Tokenizer tokenizer;
+  runtime::Status unread = runtime::Status::success(); // why what lies beside the weights does not; tokens need none
+};
+// `path`, or, where that is empty, what lies beside the weights in `checkpoint` (empty: nowhere): of a training that had
+// it, and of other software's where the program's tokens are not bytes.
+runtime::Expected<Texts> textsOf(const runtime::Program &program, const std::string &path,
+                                 const std::string &checkpoint);
 // --separator: a number, or the text of a token.
 CLI::Option *addSeparatorOption(CLI::App &command, std::optional<std::string> &separator, const std::string &help);
-runtime::Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &text,
-                                                      const Tokenizer &tokenizer);
+runtime::Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &text, const Texts &texts);
 
 // The files of `paths`, read for the program as the flags say; texts by the tokenizer, if there is one.
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
-                                            const std::vector<std::string> &paths, Tokenizer tokenizer);
+                                            const std::vector<std::string> &paths, const Texts &texts);
 
 // Collective: loadCheckpoint, with a remark where the checkpoint comes from a model that computes something else.
 runtime::Status loadModel(runtime::Rank &rank, const std::string &checkpoint, runtime::Restored what);

@@ -12,6 +12,7 @@ struct Options {
   std::string program, checkpoint, tokenizer;
   DataFlags data;
   RankFlags ranks;
+  const CLI::Option *tokenizerFlag = nullptr;
 };
 
 Status run(const Options &options) {
@@ -22,14 +23,17 @@ Status run(const Options &options) {
   addDataUses(uses, "--data", options.data.paths);
   uses.readsCheckpoints("--checkpoint", options.checkpoint);
   BRAID_TRY(uses.check());
-  BRAID_ASSIGN(Tokenizer tokenizer, tokenizerOf(*program, options.tokenizer, options.checkpoint));
-  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, tokenizer));
+  BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
+  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, texts));
+  if (corpus.textBytes() == 0 && !options.data.separator)
+    warnIdle(options.tokenizerFlag, ranks, "the data is tokens");
   EvalResult result;
   BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Evaluator evaluator, Evaluator::bind(rank));
     BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
-    const Rank::Value data{"--data (hash)", fmt::format("{:016x}", corpus.hash())};
-    BRAID_TRY(rank.agree({&data, 1}, "data"));
+    const Rank::Value read[] = {{"--tokenizer (hash)", texts.tokenizer ? texts.tokenizer->hash().hex() : "none"},
+                                {"--data (hash)", fmt::format("{:016x}", corpus.hash())}};
+    BRAID_TRY(rank.agree(read, "data"));
     BRAID_ASSIGN(EvalResult own, evaluator.evaluate(corpus));
     if (rank.isFirst())
       result = own;
@@ -44,7 +48,7 @@ Status run(const Options &options) {
                shown(result.nats * static_cast<double>(result.tokens) / static_cast<double>(corpus.textBytes())),
                shown(result.bits() * static_cast<double>(result.tokens) / static_cast<double>(corpus.textBytes())),
                counted(corpus.textBytes(), "byte"),
-               static_cast<double>(corpus.textBytes()) / static_cast<double>(corpus.size()));
+               static_cast<double>(corpus.textBytes()) / static_cast<double>(std::max<uint64_t>(result.tokens, 1)));
   if (result.assignments > 0)
     fmt::print("experts        {:>8.2f} % of {} assignments found no slot\n",
                100.0 * static_cast<double>(result.dropped) / static_cast<double>(result.assignments),
@@ -59,7 +63,7 @@ Action addEval(CLI::App &command) {
   addProgramOption(command, options->program);
   addCheckpointOption(command, options->checkpoint);
   addDataOptions(command, options->data);
-  addTokenizerOption(command, options->tokenizer);
+  options->tokenizerFlag = addTokenizerOption(command, options->tokenizer);
   addRankOptions(command, options->ranks);
   return [options] { return run(*options); };
 }

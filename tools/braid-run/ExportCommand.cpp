@@ -15,6 +15,20 @@ struct Options {
   std::string program, checkpoint, like, output;
 };
 
+// The files that are copied are those of --like.
+Status remarkOtherTokenizer(const std::string &checkpoint, const std::string &like) {
+  BRAID_ASSIGN(CheckpointIndex index, readIndex(checkpoint));
+  auto ours = index.files.find(CheckpointIndex::tokenizerFile);
+  std::string theirs = fmt::format("{}/{}", like, CheckpointIndex::tokenizerFile);
+  if (ours == index.files.end() || !pathExists(theirs))
+    return Status::success();
+  BRAID_ASSIGN(FileContent content, fileContent(theirs));
+  if (content.hash != ours->second.hash)
+    fmt::print(stderr, "braid-run: remark: {} is copied, but {} was trained with another, which it holds\n", theirs,
+               checkpoint);
+  return Status::success();
+}
+
 Status run(const Options &options) {
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program));
   FileUses uses;
@@ -28,6 +42,7 @@ Status run(const Options &options) {
   BRAID_ASSIGN(std::string remark, remarkOtherModel(*program, exported.checkpoint));
   if (!remark.empty())
     fmt::print(stderr, "braid-run: remark: {}\n", remark);
+  BRAID_TRY(remarkOtherTokenizer(exported.checkpoint, options.like));
   if (!exported.notFinite.empty())
     fmt::print(stderr, "braid-run: warning: {} {} numbers that are not finite; the first is '{}'\n",
                counted(exported.notFinite.size(), "weight"), exported.notFinite.size() == 1 ? "holds" : "hold",

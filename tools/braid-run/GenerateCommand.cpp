@@ -31,7 +31,8 @@ struct Options {
   int64_t maxTokens = 0;
   std::optional<std::string> separator;
   SamplerOptions sampler;
-  const CLI::Option *temperatureFlag = nullptr, *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr;
+  const CLI::Option *temperatureFlag = nullptr, *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr,
+                    *tokenizerFlag = nullptr;
   RankFlags ranks;
 };
 
@@ -47,14 +48,15 @@ struct Prompts {
 // What turns the texts of a program into tokens: a tokenizer, or they are bytes.
 class PromptReader {
 public:
-  PromptReader(const Program &program, int64_t vocabulary, Tokenizer tokenizer)
-      : program(program), vocabulary(vocabulary), tokenizer(tokenizer) {
-    if (tokenizer)
-      encoder.emplace(std::move(tokenizer));
+  PromptReader(const Program &program, int64_t vocabulary, const Texts &texts)
+      : program(program), vocabulary(vocabulary), texts(texts) {
+    if (texts.tokenizer)
+      encoder.emplace(texts.tokenizer);
   }
 
   // `instead`: how tokens are given.
   Expected<Tokens> tokensOf(std::string_view text, std::string_view instead) {
+    BRAID_TRY(texts.unread);
     if (!encoder) {
       BRAID_ASSIGN(bool bytes, readsBytes(program));
       if (!bytes)
@@ -67,7 +69,7 @@ public:
     for (int32_t token : tokens)
       if (token >= vocabulary)
         return Status::error("the tokenizer {} makes token {} of the prompt, but the vocabulary of {} has 0 to {}",
-                             tokenizer->path(), token, program.path(), vocabulary - 1);
+                             texts.tokenizer->path(), token, program.path(), vocabulary - 1);
     return tokens;
   }
 
@@ -75,7 +77,7 @@ public:
   const int64_t vocabulary;
 
 private:
-  Tokenizer tokenizer;
+  const Texts &texts;
   std::optional<TextEncoder> encoder;
 };
 
@@ -157,17 +159,19 @@ Expected<Prompts> promptsOfFile(const std::string &path, PromptReader &reader) {
   return prompts;
 }
 
-Expected<Prompts> promptsOf(const Options &options, const Program &program, const Tokenizer &tokenizer) {
+Expected<Prompts> promptsOf(const Options &options, const Program &program, const Texts &texts) {
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
-  PromptReader reader(program, vocabulary, tokenizer);
+  PromptReader reader(program, vocabulary, texts);
   if (options.prompts)
     return promptsOfFile(*options.prompts, reader);
   Prompts prompts;
   prompts.text = options.prompt.has_value();
   if (options.prompt) {
-    BRAID_ASSIGN(Tokens tokens, reader.tokensOf(*options.prompt, "--prompt-tokens 1,2,3"));
-    prompts.tokens.push_back(std::move(tokens));
+    Expected<Tokens> tokens = reader.tokensOf(*options.prompt, "--prompt-tokens 1,2,3");
+    if (!tokens)
+      return tokens.status().withContext("--prompt");
+    prompts.tokens.push_back(*std::move(tokens));
     prompts.texts.push_back(*options.prompt);
   } else {
     BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
@@ -305,8 +309,8 @@ private:
 };
 
 // Behind which tokens a text ends: --separator, or what lies beside weights that other software wrote.
-Expected<Tokens> endsOf(const Options &options, const Tokenizer &tokenizer) {
-  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, tokenizer));
+Expected<Tokens> endsOf(const Options &options, const Texts &texts) {
+  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, texts));
   if (separator)
     return Tokens{static_cast<int32_t>(*separator)};
   Expected<std::string> directory = resolveCheckpoint(options.checkpoint);
@@ -334,9 +338,12 @@ Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
   warnIdleRankFlags(*program, options.ranks, ranks);
-  BRAID_ASSIGN(Tokenizer tokenizer, tokenizerOf(*program, options.tokenizer, options.checkpoint));
-  BRAID_ASSIGN(Tokens ends, endsOf(options, tokenizer));
-  BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program, tokenizer));
+  BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
+  const Tokenizer &tokenizer = texts.tokenizer;
+  BRAID_ASSIGN(Tokens ends, endsOf(options, texts));
+  BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program, texts));
+  if (!prompts.text && !options.separator)
+    warnIdle(options.tokenizerFlag, ranks, "the prompts are tokens");
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     size_t choices = generator.vocabulary();
@@ -376,7 +383,7 @@ Action addGenerate(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
   addCheckpointOption(command, options->checkpoint);
-  addTokenizerOption(command, options->tokenizer);
+  options->tokenizerFlag = addTokenizerOption(command, options->tokenizer);
   CLI::Option_group *prompt = command.add_option_group("prompt");
   prompt
       ->add_option("--prompt", options->prompt,

@@ -31,18 +31,20 @@ public:
     pending += '\n';
     return pending.size() < mostPending ? Status::success() : flush();
   }
-  Status tokens(std::span<const int32_t> tokens) {
+  Status tokens(std::span<const int32_t> tokens, const std::string &place) {
     if (width == 0)
       return line({{"tokens", tokens}});
     for (int32_t token : tokens) {
       if (width == 2 && token > UINT16_MAX)
-        return Status::error("token {} has no room in the 2 bytes of u16; valid: --output=FILE.u32", token);
+        return Status::error("{}: token {} has no room in the 2 bytes of u16; valid: --output=FILE.u32", place, token);
       for (size_t byte = 0; byte < width; ++byte)
         pending += static_cast<char>(static_cast<uint32_t>(token) >> 8 * byte);
     }
     return pending.size() < mostPending ? Status::success() : flush();
   }
   Status flush() {
+    if (stopOnSignals())
+      return Status::error(ErrorCode::aborted, "stopped");
     std::string bytes = std::exchange(pending, {});
     if (file)
       return file->write(bytes);
@@ -73,6 +75,25 @@ Status decodeDocument(std::span<const int32_t> tokens, const Tokenizer &tokenize
   counts.bytes += text.size();
   counts.tokens += tokens.size();
   return sink.line({{"text", text}});
+}
+
+// Of which kind files are, as train reads them; one that cannot be what is asked for is refused.
+Status checkFormats(const std::vector<std::string> &files, const Options &options) {
+  for (const std::string &path : files) {
+    std::string ending = std::filesystem::path(path).extension().string();
+    std::string format = !options.data.format.empty()                               ? options.data.format
+                         : ending == ".jsonl"                                       ? "jsonl"
+                         : ending == ".u16" || ending == ".u32" || ending == ".npy" ? ending.substr(1)
+                                                                                    : "text";
+    bool tokens = format != "text" && format != "jsonl";
+    if (options.decode ? format == "text" : tokens)
+      return Status::error("{}: is read as {}; valid{}: {}", path, format, options.decode ? " with --decode" : "",
+                           options.decode ? "jsonl, u16, u32, npy" : "text, jsonl, or --decode");
+    if (options.data.field && format != "jsonl")
+      return Status::error("--field={}: only JSON Lines have fields, but {} is read as {}", *options.data.field, path,
+                           format);
+  }
+  return Status::success();
 }
 
 bool isJsonLines(const std::string &path, const Options &options) {
@@ -148,8 +169,11 @@ Status run(const Options &options) {
   BRAID_TRY(uses.check());
   BRAID_ASSIGN(size_t width, widthOf(options));
   BRAID_ASSIGN(Tokenizer tokenizer, runtime::Tokenizer::load(options.tokenizer));
-  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.data.separator, tokenizer));
+  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.data.separator, {tokenizer}));
   BRAID_ASSIGN(std::vector<std::string> files, listDataFiles(options.data.paths));
+  BRAID_TRY(checkFormats(files, options));
+  if (separator && *separator >= tokenizer->vocabulary())
+    return Status::error("--separator={}: must be a token from 0 to {}", *separator, tokenizer->vocabulary() - 1);
   auto begin = std::chrono::steady_clock::now();
   Counts counts;
   auto write = [&](OutputFile *file) -> Status {
@@ -158,11 +182,11 @@ Status run(const Options &options) {
       BRAID_TRY(decodeFiles(files, options, tokenizer, separator, sink, counts));
     } else {
       TextBatch batch(tokenizer, std::max(std::thread::hardware_concurrency(), 1u), separator,
-                      [&](std::vector<int32_t> &tokens, size_t bytes) {
+                      [&](const std::vector<int32_t> &tokens, size_t bytes, const std::string &place) -> Status {
                         ++counts.documents;
                         counts.bytes += bytes;
                         counts.tokens += tokens.size();
-                        return sink.tokens(tokens);
+                        return sink.tokens(tokens, place);
                       });
       BRAID_TRY(encodeFiles(files, options, batch, tokenizer->vocabulary()));
     }
@@ -172,6 +196,9 @@ Status run(const Options &options) {
     BRAID_TRY(write(nullptr));
   else
     BRAID_TRY(writeReplacing(options.output, [&](OutputFile &file) { return write(&file); }));
+  if (width > 0 && counts.documents > 1 && !separator)
+    fmt::print(stderr, "braid-run: remark: {} has no --separator, so its {} documents are one\n", options.output,
+               counts.documents);
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   fmt::print(stderr, "{} in {}: {}, {:.2f} bytes a token, {:.2f} MB/s\n", counted(counts.tokens, "token"),
              counted(counts.documents, "document"), counted(counts.bytes, "byte"),

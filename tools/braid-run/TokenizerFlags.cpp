@@ -9,8 +9,8 @@ namespace braid::run {
 
 using namespace braid::runtime;
 
-void addTokenizerOption(CLI::App &command, std::string &path) {
-  command
+CLI::Option *addTokenizerOption(CLI::App &command, std::string &path) {
+  return command
       .add_option(
           "--tokenizer", path,
           "tokenizer.json of transformers, or a directory with one, that reads texts (default: bytes, where the "
@@ -20,7 +20,9 @@ void addTokenizerOption(CLI::App &command, std::string &path) {
 
 // Whoever writes digits means a number.
 static std::string numberError(const std::string &text) {
-  return text.find_first_not_of("+-0123456789") == std::string::npos ? checkInteger(text, 0, maxTokenCount) : "";
+  return !text.empty() && text.find_first_not_of("+-0123456789") == std::string::npos
+             ? checkInteger(text, 0, maxTokenCount)
+             : "";
 }
 
 CLI::Option *addSeparatorOption(CLI::App &command, std::optional<std::string> &separator, const std::string &help) {
@@ -29,12 +31,14 @@ CLI::Option *addSeparatorOption(CLI::App &command, std::optional<std::string> &s
       ->type_name("TOKEN");
 }
 
-Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &text, const Tokenizer &tokenizer) {
+Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &text, const Texts &texts) {
   if (!text)
     return std::optional<int64_t>();
   std::string message = checkInteger(*text, 0, maxTokenCount);
   if (message.empty())
     return std::optional<int64_t>(std::stoll(*text));
+  BRAID_TRY(texts.unread);
+  const Tokenizer &tokenizer = texts.tokenizer;
   if (!tokenizer)
     return Status::error("--separator: {}, or with a --tokenizer the text of a token", message);
   if (std::optional<int32_t> token = tokenizer->tokenOf(*text))
@@ -43,32 +47,39 @@ Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &t
                        tokenizer->path());
 }
 
-Expected<Tokenizer> tokenizerOf(const Program &program, const std::string &path, const std::string &checkpoint) {
-  if (!path.empty())
-    return runtime::Tokenizer::load(path);
+Expected<Texts> textsOf(const Program &program, const std::string &path, const std::string &checkpoint) {
+  Texts texts;
+  if (!path.empty()) {
+    BRAID_ASSIGN(texts.tokenizer, runtime::Tokenizer::load(path));
+    return texts;
+  }
   Expected<std::string> directory = checkpoint.empty() ? checkpoint : resolveCheckpoint(checkpoint);
   if (!directory || directory->empty()) // whoever reads the weights says what is wrong
-    return Tokenizer();
+    return texts;
+  std::string beside = fmt::format("{}/{}", *directory, CheckpointIndex::tokenizerFile);
+  std::optional<ContentHash> known;
   if (isImported(*directory)) {
     BRAID_ASSIGN(bool bytes, readsBytes(program));
-    std::string beside = fmt::format("{}/{}", *directory, CheckpointIndex::tokenizerFile);
-    return bytes || !pathExists(beside) ? Tokenizer() : runtime::Tokenizer::load(beside);
+    if (bytes || !pathExists(beside))
+      return texts;
+  } else {
+    Expected<CheckpointIndex> index = readIndex(*directory);
+    if (!index || index->tokenizer != CheckpointIndex::tokenizerFile)
+      return texts;
+    if (auto file = index->files.find(index->tokenizer); file != index->files.end())
+      known = file->second.hash;
   }
-  Expected<CheckpointIndex> index = readIndex(*directory);
-  if (!index || !index->tokenizer.starts_with(CheckpointIndex::tokenizerFile))
-    return Tokenizer();
-  std::string beside = fmt::format("{}/{}", splitCheckpoint(*directory).first, CheckpointIndex::tokenizerFile);
   Expected<Tokenizer> tokenizer = runtime::Tokenizer::load(beside);
-  std::string trained = fmt::format("{} was trained with it; valid: --tokenizer", *directory);
   if (!tokenizer)
-    return Status::error(tokenizer.status().code(), "{}; {}", tokenizer.message(), trained);
-  std::string hash = (*tokenizer)->hash().hex(),
-              known =
-                  index->tokenizer.substr(std::min(index->tokenizer.size(), CheckpointIndex::tokenizerFile.size() + 1));
-  if (hash != known)
-    return Status::error(ErrorCode::corruptFile, "{}: has hash {}, but {} had {}; valid: --tokenizer", beside, hash,
-                         "that with which " + *directory + " was trained", known);
-  return tokenizer;
+    texts.unread = Status::error(tokenizer.status().code(), "{}; valid: --tokenizer, or tokens", tokenizer.message());
+  else if (known && *known != (*tokenizer)->hash())
+    texts.unread =
+        Status::error(ErrorCode::corruptFile,
+                      "{}: has hash {}, but that with which {} was trained had {}; valid: --tokenizer, or tokens",
+                      beside, (*tokenizer)->hash().hex(), *directory, known->hex());
+  else
+    texts.tokenizer = *std::move(tokenizer);
+  return texts;
 }
 
 } // namespace braid::run

@@ -74,18 +74,18 @@ Status run(Options &options) {
   warnIdleRankFlags(*program, options.ranks, ranks);
   options.train.resume |= options.train.resumeStep.has_value();
   BRAID_TRY(checkFiles(options, ranks));
-  BRAID_ASSIGN(Tokenizer tokenizer,
-               tokenizerOf(*program, options.tokenizer, options.train.resume ? options.train.checkpointDir : ""));
-  if (!tokenizer) {
-    BRAID_ASSIGN(tokenizer, tokenizerOf(*program, "", options.train.initFrom));
+  BRAID_ASSIGN(Texts texts,
+               textsOf(*program, options.tokenizer, options.train.resume ? options.train.checkpointDir : ""));
+  if (!texts.tokenizer && texts.unread.ok()) {
+    BRAID_ASSIGN(texts, textsOf(*program, "", options.train.initFrom));
   }
-  if (tokenizer) {
-    BRAID_ASSIGN(options.train.tokenizer, readTextFile(tokenizer->path()));
-    if (contentHash(std::as_bytes(std::span(options.train.tokenizer))) != tokenizer->hash())
-      return Status::error(ErrorCode::ioError, "{}: is being changed", tokenizer->path());
+  if (texts.tokenizer) {
+    BRAID_ASSIGN(options.train.tokenizer, readTextFile(texts.tokenizer->path()));
+    if (contentHash(std::as_bytes(std::span(options.train.tokenizer))) != texts.tokenizer->hash())
+      return Status::error(ErrorCode::ioError, "{}: is being changed", texts.tokenizer->path());
   }
-  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, tokenizer));
-  BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout, tokenizer));
+  BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, texts));
+  BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout, texts));
   if (!options.heldout.empty()) // now, and not when the training is over
     BRAID_TRY(PackedRows::checkPairs(heldout).withContext("held-out data"));
   if (!options.heldout.empty() && heldout.isText() != corpus.isText())

@@ -132,7 +132,9 @@ void addDataOptions(CLI::App &command, DataFlags &flags) {
                            "little endian), npy (default: by their ending .jsonl, .npy, .u16, .u32; others are text)"),
         {"text", "jsonl", "u16", "u32", "npy"})
       ->type_name("NAME");
-  command.add_option("--field", flags.field, "Field of JSON Lines: a string, or an array of tokens (default: text)")
+  command
+      .add_option("--field", flags.field,
+                  "Field of JSON Lines: a string, or an array of tokens (default: text; of tokenize --decode: tokens)")
       ->type_name("NAME");
   addSeparatorOption(command, flags.separator, "This token ends a document, of which it is the last one");
 }
@@ -146,7 +148,7 @@ void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std:
 }
 
 runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, const DataFlags &flags,
-                                            const std::vector<std::string> &paths, Tokenizer tokenizer) {
+                                            const std::vector<std::string> &paths, const Texts &texts) {
   using namespace runtime;
   DataOptions options;
   options.field = flags.field;
@@ -154,8 +156,9 @@ runtime::Expected<runtime::Corpus> readData(const runtime::Program &program, con
   BRAID_TRY(checkDType(program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
   BRAID_ASSIGN(options.bytes, readsBytes(program));
-  BRAID_ASSIGN(options.separator, separatorOf(flags.separator, tokenizer));
-  options.tokenizer = std::move(tokenizer);
+  BRAID_ASSIGN(options.separator, separatorOf(flags.separator, texts));
+  options.tokenizer = texts.tokenizer;
+  options.unreadTexts = texts.unread;
   options.threads = std::max(std::thread::hardware_concurrency(), 1u);
   return readCorpus(paths, vocabulary, options);
 }
