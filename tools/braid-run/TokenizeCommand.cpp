@@ -44,7 +44,7 @@ public:
   }
   Status flush() {
     if (stopOnSignals())
-      return Status::error(ErrorCode::aborted, "stopped");
+      return Status::error(ErrorCode::aborted, "stopped{}", file ? "; nothing was written" : "");
     std::string bytes = std::exchange(pending, {});
     if (file)
       return file->write(bytes);
@@ -64,12 +64,16 @@ struct Counts {
   uint64_t documents = 0, bytes = 0, tokens = 0;
 };
 
-Status decodeDocument(std::span<const int32_t> tokens, const Tokenizer &tokenizer, Sink &sink, Counts &counts) {
+// `place`: of the document, for what is wrong with it.
+Status decodeDocument(std::span<const int32_t> tokens, const std::string &place, const Tokenizer &tokenizer, Sink &sink,
+                      Counts &counts) {
   TextDecoder decoder(tokenizer, /*special=*/true);
   std::string text;
   for (int32_t token : tokens) {
-    BRAID_ASSIGN(std::string added, decoder.add(token));
-    text += added;
+    Expected<std::string> added = decoder.add(token);
+    if (!added)
+      return added.status().withContext(place);
+    text += *added;
   }
   ++counts.documents;
   counts.bytes += text.size();
@@ -130,7 +134,7 @@ Status decodeFiles(const std::vector<std::string> &files, const Options &options
             if (!record.tokens)
               return Status::error("{}: field '{}' is a string; valid: an array of tokens", place, field);
             std::vector<int32_t> tokens(record.tokens->begin(), record.tokens->end());
-            BRAID_TRY(decodeDocument(tokens, tokenizer, sink, counts).withContext(place));
+            BRAID_TRY(decodeDocument(tokens, place, tokenizer, sink, counts));
             return true;
           }));
       continue;
@@ -143,7 +147,7 @@ Status decodeFiles(const std::vector<std::string> &files, const Options &options
     for (uint64_t document = 0; document < corpus.documents(); ++document) {
       std::vector<int32_t> tokens(corpus.end(document) - corpus.begin(document));
       BRAID_TRY(corpus.copy(corpus.begin(document), tokens));
-      BRAID_TRY(decodeDocument(tokens, tokenizer, sink, counts).withContext(path));
+      BRAID_TRY(decodeDocument(tokens, path, tokenizer, sink, counts));
     }
   }
   return Status::success();
@@ -161,6 +165,7 @@ Expected<size_t> widthOf(const Options &options) {
 }
 
 Status run(const Options &options) {
+  stopOnSignals();
   FileUses uses;
   uses.reads("--tokenizer", options.tokenizer);
   addDataUses(uses, "--data", options.data.paths);
