@@ -54,7 +54,7 @@ struct CompileOptions {
   std::optional<Phase> fromPhase; ///< the phase the input has reached
   std::optional<Phase> toPhase; ///< stop here; absent: write the program
   std::string dumpPhasesTo; ///< directory for NN-phase.mlir; empty: none
-  std::optional<Machine> machine; ///< that orders are chosen by where a model has no schedule.machine; no flag
+  std::optional<Machine> machine; ///< that choices are made by where a model has no schedule.machine; no flag
   std::string kernelCache; ///< directory of compiled kernels; empty: none
   std::vector<std::string>
       given; ///< flags of the command line, "--chunk-size=32": who gave them is told of those that change nothing

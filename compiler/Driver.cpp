@@ -116,6 +116,8 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   std::optional<Machine> machine = options.machine;
   if (const std::optional<MachineSpec> &known = spec->schedule.machine)
     machine = {known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
+  else if (!machine && options.target == "cuda")
+    machine = Machine::ofGpu(StringRef(options.arch).starts_with("sm_9"), spec->dtype == "bf16");
   if (machine)
     (**module)->setAttr(attrs::machine, machine->toAttr(&context));
   return std::move(*module);

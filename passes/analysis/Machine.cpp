@@ -19,6 +19,14 @@ constexpr Field fields[] = {{"flops", &Machine::flops},
                             {"link_latency", &Machine::linkLatency}};
 } // namespace
 
+Machine Machine::ofGpu(bool hopper, bool bf16) {
+  Machine machine = hopper ? Machine{0.6 * 989e12, 0.6 * 4.8e12, 3e-6, 450e9, 5e-6}
+                           : Machine{0.6 * 312e12, 0.6 * 2.0e12, 3e-6, 300e9, 5e-6};
+  if (!bf16)
+    machine.flops /= 4;
+  return machine;
+}
+
 Machine Machine::of(ModuleOp module) {
   Machine machine;
   auto known = module->getAttrOfType<DictionaryAttr>(attrs::machine);

@@ -1,6 +1,7 @@
 #include "runtime/io/Words.h"
 #include "runtime/train/ExportedWeights.h"
 #include "runtime/train/ModelDifference.h"
+#include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Commands.h"
 
 #include <fmt/ranges.h>
@@ -17,6 +18,8 @@ struct Options {
 
 // The files that are copied are those of --like.
 Status remarkOtherTokenizer(const std::string &checkpoint, const std::string &like) {
+  if (isImported(checkpoint)) // of no training of ours
+    return Status::success();
   BRAID_ASSIGN(CheckpointIndex index, readIndex(checkpoint));
   auto ours = index.files.find(CheckpointIndex::tokenizerFile);
   std::string theirs = fmt::format("{}/{}", like, CheckpointIndex::tokenizerFile);
