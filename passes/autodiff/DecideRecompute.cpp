@@ -262,19 +262,11 @@ void DecideRecomputePass::makeConvolutionsAgain(LayerChoice &choice) {
 void DecideRecomputePass::makeKeysAgain(LayerChoice &choice, int64_t ranks, int64_t parts) {
   Machine machine = Machine::of(getOperation());
   for (auto linear : choice.layer.getBody().front().getOps<LinearOp>()) {
-    int64_t made = 0;
-    bool keys = llvm::all_of(linear.getResults(), [&](Value result) {
-      auto type = cast<RankedTensorType>(result.getType());
-      made += type.getNumElements() / (type.getDimSize(0) * type.getDimSize(1));
-      return llvm::all_of(result.getUses(), [](OpOperand &use) {
-        auto attention = dyn_cast<AttnCausalOp>(use.getOwner());
-        return attention && !attention.getWindow() &&
-               (use == attention.getKMutable() || use == attention.getVMutable());
-      });
+    bool keys = llvm::all_of(linear->getUses(), [](OpOperand &use) {
+      auto attention = dyn_cast<AttnCausalOp>(use.getOwner());
+      return attention && !attention.getWindow() && (use == attention.getKMutable() || use == attention.getVMutable());
     });
-    auto latent = cast<RankedTensorType>(linear.getX().getType());
-    int64_t bytes = llvm::divideCeil(cast<RankedTensorType>(linear.getResult(0).getType()).getElementTypeBitWidth(), 8);
-    if (keys && latent.getRank() == 3 && latentsTravel(latent.getDimSize(2), made / parts, bytes, ranks, machine))
+    if (keys && latentsTravel(linear.getX(), linear.getResults(), parts, ranks, machine))
       choice.again.insert(linear);
   }
 }

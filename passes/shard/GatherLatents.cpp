@@ -16,20 +16,22 @@
 using namespace mlir;
 using namespace braid;
 
-/// A step sends three such values (keys and values for the forward and the gradient, cotangents back) and multiplies four
-/// times for each token of other ranks: forward, again for the gradient, and its two products; once more for its own.
-bool braid::latentsTravel(int64_t latent, int64_t made, int64_t elementBytes, int64_t ranks, const Machine &machine) {
-  double sent = 3.0 * static_cast<double>((made - latent) * elementBytes) / machine.linkBandwidth;
-  double products = 4 + 1.0 / static_cast<double>(ranks - 1);
-  return sent > products * 2 * static_cast<double>(latent * made) / machine.flops;
-}
-
 /// The features of a token that these values have together.
 static int64_t featuresOf(ValueRange values) {
   int64_t features = 0;
   for (Value value : values)
     features += typeOf(value).getNumElements() / (typeOf(value).getDimSize(0) * typeOf(value).getDimSize(1));
   return features;
+}
+
+/// A step sends three such values (keys and values for the forward and the gradient, cotangents back) and multiplies four
+/// times for each token of other ranks: forward, again for the gradient, and its two products; once more for its own.
+bool braid::latentsTravel(Value latent, ValueRange made, int64_t parts, int64_t ranks, const Machine &machine) {
+  int64_t few = featuresOf(latent), many = featuresOf(made) / parts;
+  int64_t bytes = llvm::divideCeil(typeOf(made[0]).getElementTypeBitWidth(), 8);
+  double sent = 3.0 * static_cast<double>((many - few) * bytes) / machine.linkBandwidth;
+  double products = 4 + 1.0 / static_cast<double>(ranks - 1);
+  return sent > products * 2 * static_cast<double>(few * many) / machine.flops;
 }
 
 static RankedTensorType withTokens(Type type, int64_t tokens) {
@@ -52,10 +54,6 @@ public:
   }
 
 private:
-  bool isFaster(Value latent, ValueRange made, int64_t ranks) const {
-    int64_t bytes = llvm::divideCeil(typeOf(made[0]).getElementTypeBitWidth(), 8);
-    return latentsTravel(featuresOf(latent), featuresOf(made), bytes, ranks, machine);
-  }
   /// How many ranks an exchange of tokens is among; 0: it is of something else.
   static int64_t ranksOf(Type one, Type all, int64_t dim) {
     return dim == 1 ? cast<RankedTensorType>(all).getDimSize(1) / cast<RankedTensorType>(one).getDimSize(1) : 0;
@@ -88,7 +86,7 @@ private:
       gathers.push_back(user);
     }
     int64_t ranks = ranksOf(gathers[0].getX().getType(), gathers[0].getResult().getType(), gathers[0].getDim());
-    if (ranks < 2 || !isFaster(op.getX(), op.getResults(), ranks))
+    if (ranks < 2 || !latentsTravel(op.getX(), op.getResults(), 1, ranks, machine))
       return;
     OpBuilder builder(op);
     SmallVector<Type> types;
@@ -127,7 +125,7 @@ private:
       return;
     auto first = scatters[0];
     int64_t ranks = ranksOf(first.getResult().getType(), first.getX().getType(), first.getDim());
-    if (ranks < 2 || !isFaster(op.getDx(), op.getDys(), ranks))
+    if (ranks < 2 || !latentsTravel(op.getDx(), op.getDys(), 1, ranks, machine))
       return;
     OpBuilder builder(op);
     SmallVector<Value> all;

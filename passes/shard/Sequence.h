@@ -80,8 +80,9 @@ private:
 /// Collectives that bring a function what it has received before (of the same values, over the same axis) are taken out.
 void mergeExchanges(mlir::ModuleOp module);
 
-/// Whether keys and values, `made` features of a token together, of a `latent` are exchanged as this is: sending is slower than multiplying.
-bool latentsTravel(int64_t latent, int64_t made, int64_t elementBytes, int64_t ranks, const Machine &machine);
+/// Whether keys and values that are `made` of a `latent`, [B, T, ..] each, are exchanged as this is: sending is slower than multiplying. `parts`: ranks that
+/// their heads are yet to be divided among.
+bool latentsTravel(mlir::Value latent, mlir::ValueRange made, int64_t parts, int64_t ranks, const Machine &machine);
 /// Gathers such latents in the place of keys and values, scatters their cotangents in the place of theirs.
 void gatherLatents(mlir::ModuleOp module);
 

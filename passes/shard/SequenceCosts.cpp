@@ -55,14 +55,8 @@ private:
   /// Or the latents that both are made of (GatherLatents).
   double keys(Value k, Value v) const {
     auto made = k.getDefiningOp<LinearOp>();
-    if (made && made == v.getDefiningOp<LinearOp>()) {
-      auto features = [](Value x) {
-        return typeOf(x).getNumElements() / typeOf(x).getDimSize(0) / typeOf(x).getDimSize(1);
-      };
-      int64_t bytes = llvm::divideCeil(typeOf(k).getElementTypeBitWidth(), 8);
-      if (latentsTravel(features(made.getX()), features(k) + features(v), bytes, ranks, machine))
-        return gathered(made.getX());
-    }
+    if (made && made == v.getDefiningOp<LinearOp>() && latentsTravel(made.getX(), {k, v}, 1, ranks, machine))
+      return gathered(made.getX());
     return gathered(k) + gathered(v);
   }
   /// Segments of all ranks, folded by each; a gradient's cotangents travel with them.

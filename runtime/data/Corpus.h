@@ -35,7 +35,10 @@ public:
   // Absent: of tokens whose text is not known.
   void addTextBytes(std::optional<uint64_t> bytes) {
     bytesOfText = bytesOfText && bytes ? std::optional(*bytesOfText + *bytes) : std::nullopt;
+    encoded |= bytes.has_value();
   }
+  // Whether a tokenizer made any.
+  bool isEncoded() const { return encoded; }
   uint64_t documents() const { return ends.size(); }
   uint64_t begin(uint64_t document) const { return document ? ends[document - 1] : 0; }
   uint64_t end(uint64_t document) const { return ends[document]; }
@@ -75,6 +78,7 @@ private:
   bool text;
   uint64_t count = 0, tokenHash;
   std::optional<uint64_t> bytesOfText = 0;
+  bool encoded = false;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<uint32_t>> storage;
   std::vector<FilePart> parts; // none: all is in storage
   std::vector<uint64_t> ends;

@@ -51,8 +51,6 @@ Expected<std::vector<std::string>> listDataFiles(std::span<const std::string> pa
   return files;
 }
 
-namespace {
-
 Expected<DataFormat> formatOf(const std::string &path) {
   std::string ending = std::filesystem::path(path).extension().string();
   for (DataFormat format : {DataFormat::jsonl, DataFormat::npy, DataFormat::u16, DataFormat::u32})
@@ -63,6 +61,8 @@ Expected<DataFormat> formatOf(const std::string &path) {
                          path);
   return DataFormat::text;
 }
+
+namespace {
 
 // The format of all files: they must agree, so that a stray file is not read as text beside tokens.
 Expected<DataFormat> chooseFormat(const std::vector<std::string> &files) {
@@ -99,7 +99,7 @@ public:
       return Status::error(ErrorCode::corruptFile, "{}: is empty", path);
     switch (format) {
     case DataFormat::text:
-      return batch ? readText(file) : readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
+      return batch ? readText(path) : readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u8, "text");
     case DataFormat::jsonl: return readLines(path);
     case DataFormat::u16: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u16, "u16");
     case DataFormat::u32: return readTokens(file, 0, file.size(), UINT64_MAX, TokenType::u32, "u32");
@@ -122,15 +122,9 @@ private:
     corpus.append(tokens);
   }
 
-  Status readText(const InputFile &file) {
-    if (file.size() > memory)
-      return Status::error(ErrorCode::unsupported,
-                           "{}: has {} bytes, but the machine has {} bytes of memory, and a tokenizer reads a document "
-                           "as a whole",
-                           file.path(), file.size(), memory);
-    std::string text(file.size(), '\0');
-    BRAID_TRY(file.read(0, std::as_writable_bytes(std::span(text))));
-    return batch->add(std::move(text), file.path());
+  Status readText(const std::string &path) {
+    BRAID_ASSIGN(std::string text, readTextFile(path, memory));
+    return batch->add(std::move(text), path);
   }
 
 public:

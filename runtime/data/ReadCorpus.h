@@ -21,6 +21,9 @@ enum class DataFormat : uint8_t { text, jsonl, u16, u32, npy };
 std::string_view toString(DataFormat format);
 std::optional<DataFormat> parseDataFormat(std::string_view name);
 
+// By its ending; an error where that says too little.
+Expected<DataFormat> formatOf(const std::string &path);
+
 struct DataOptions {
   // Absent: from the files' endings (.jsonl, .npy, .u16, .u32; others are text).
   std::optional<DataFormat> format = std::nullopt;

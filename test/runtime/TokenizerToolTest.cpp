@@ -119,6 +119,16 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   EXPECT_EQ(losses[1], losses[0]);
   EXPECT_EQ(losses[2], losses[0]);
 
+  // Lines of texts and of tokens: what a byte of all of it costs nobody knows.
+  writeText(directory / "mixed.jsonl", "{\"text\": \"the cat\"}\n{\"text\": [31, 26, 2]}\n");
+  for (std::string data : {"mixed.jsonl", "h.u16"}) {
+    Outcome mixed = run({"eval", "n.braid", "--checkpoint", "c", "--data", data, "--tokenizer", "t.json"});
+    ASSERT_EQ(mixed.code, 0) << mixed.err;
+    EXPECT_EQ(mixed.out.find("of the text"), std::string::npos) << mixed.out;
+    bool idle = mixed.err.find("warning: --tokenizer=t.json changes nothing: the data is tokens") != std::string::npos;
+    EXPECT_EQ(idle, data == "h.u16") << mixed.err;
+  }
+
   std::vector<std::string> generate = {"generate", "n.braid", "--checkpoint", "c", "--max-tokens", "6"};
   auto generated = [&](std::vector<std::string> more) {
     more.insert(more.begin(), generate.begin(), generate.end());

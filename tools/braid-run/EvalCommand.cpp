@@ -25,7 +25,7 @@ Status run(const Options &options) {
   BRAID_TRY(uses.check());
   BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, texts));
-  if (corpus.textBytes() == 0 && !options.data.separator)
+  if (!corpus.isEncoded() && !options.data.separator)
     warnIdle(options.tokenizerFlag, ranks, "the data is tokens");
   EvalResult result;
   BRAID_TRY(runRanks(program, ranks, [&](Rank &rank) -> Status {

@@ -81,34 +81,33 @@ Status decodeDocument(std::span<const int32_t> tokens, const std::string &place,
   return sink.line({{"text", text}});
 }
 
-// Of which kind files are, as train reads them; one that cannot be what is asked for is refused.
-Status checkFormats(const std::vector<std::string> &files, const Options &options) {
-  for (const std::string &path : files) {
-    std::string ending = std::filesystem::path(path).extension().string();
-    std::string format = !options.data.format.empty()                               ? options.data.format
-                         : ending == ".jsonl"                                       ? "jsonl"
-                         : ending == ".u16" || ending == ".u32" || ending == ".npy" ? ending.substr(1)
-                                                                                    : "text";
-    bool tokens = format != "text" && format != "jsonl";
-    if (options.decode ? format == "text" : tokens)
-      return Status::error("{}: is read as {}; valid{}: {}", path, format, options.decode ? " with --decode" : "",
-                           options.decode ? "jsonl, u16, u32, npy" : "text, jsonl, or --decode");
-    if (options.data.field && format != "jsonl")
-      return Status::error("--field={}: only JSON Lines have fields, but {} is read as {}", *options.data.field, path,
-                           format);
-  }
-  return Status::success();
+Expected<DataFormat> formatOf(const std::string &path, const Options &options) {
+  std::optional<DataFormat> given = parseDataFormat(options.data.format);
+  return given ? Expected<DataFormat>(*given) : runtime::formatOf(path);
 }
 
-bool isJsonLines(const std::string &path, const Options &options) {
-  return options.data.format.empty() ? path.ends_with(".jsonl") : options.data.format == "jsonl";
+// One that cannot be what is asked for is refused before anything is written.
+Status checkFormats(const std::vector<std::string> &files, const Options &options) {
+  for (const std::string &path : files) {
+    BRAID_ASSIGN(DataFormat format, formatOf(path, options));
+    bool tokens = format != DataFormat::text && format != DataFormat::jsonl;
+    if (options.decode ? format == DataFormat::text : tokens)
+      return Status::error("{}: is read as {}; valid{}: {}", path, toString(format),
+                           options.decode ? " with --decode" : "",
+                           options.decode ? "jsonl, u16, u32, npy" : "text, jsonl, or --decode");
+    if (options.data.field && format != DataFormat::jsonl)
+      return Status::error("--field={}: only JSON Lines have fields, but {} is read as {}", *options.data.field, path,
+                           toString(format));
+  }
+  return Status::success();
 }
 
 Status encodeFiles(const std::vector<std::string> &files, const Options &options, TextBatch &batch,
                    int64_t vocabulary) {
   std::string field = options.data.field.value_or("text");
   for (const std::string &path : files) {
-    if (!isJsonLines(path, options)) {
+    BRAID_ASSIGN(DataFormat format, formatOf(path, options));
+    if (format != DataFormat::jsonl) {
       BRAID_ASSIGN(std::string text, readTextFile(path, UINT64_MAX));
       BRAID_TRY(batch.add(std::move(text), path));
       continue;
@@ -128,7 +127,8 @@ Status decodeFiles(const std::vector<std::string> &files, const Options &options
                    std::optional<int64_t> separator, Sink &sink, Counts &counts) {
   std::string field = options.data.field.value_or("tokens");
   for (const std::string &path : files) {
-    if (isJsonLines(path, options)) {
+    BRAID_ASSIGN(DataFormat format, formatOf(path, options));
+    if (format == DataFormat::jsonl) {
       BRAID_TRY(forEachJsonRecord(
           path, field, tokenizer->vocabulary(), [&](JsonRecord &record, const std::string &place) -> Expected<bool> {
             if (!record.tokens)
@@ -140,7 +140,7 @@ Status decodeFiles(const std::vector<std::string> &files, const Options &options
       continue;
     }
     DataOptions data;
-    data.format = parseDataFormat(options.data.format);
+    data.format = format;
     data.separator = separator;
     data.bytes = false;
     BRAID_ASSIGN(Corpus corpus, readCorpus(std::span(&path, 1), tokenizer->vocabulary(), data));
