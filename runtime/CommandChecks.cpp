@@ -26,8 +26,8 @@ struct Matrix {
 
 class EntryChecker {
 public:
-  EntryChecker(const Program &program, uint32_t entry, EntryInfo &found)
-      : program(program), file(program.file()), entry(*file.entries()->Get(entry)), found(found) {}
+  EntryChecker(const Program &program, EntryInfo &found)
+      : program(program), file(program.file()), entry(*file.entries()->Get(found.index)), found(found) {}
 
   Status run() {
     found.commands = 0;
@@ -81,6 +81,9 @@ private:
     BRAID_TRY(checkLayers(command));
     const StreamInfo &stream = program.streams()[command.stream()];
     bool compute = command.stream() == 0;
+    if (!stream.axis.empty() && !program.isOn(stream.axis))
+      return corrupt("{}: stream {} is of axis '{}', which has no rank of stage {}", where, command.stream(),
+                     stream.axis, program.ownStage());
     switch (command.body_type()) {
     case schema::Body::NONE: return Status::success();
     case schema::Body::Launch:
@@ -125,6 +128,9 @@ private:
     if (buffer.arena() >= program.arenas().size())
       return corrupt("{}: buffer '{}': arena {} of {}", where, name, buffer.arena(), program.arenas().size());
     const ArenaInfo &arena = program.arenas()[buffer.arena()];
+    if (arena.stage != entry.stage())
+      return corrupt("{}: buffer '{}': arena {} '{}' is of stage {}, but the entry of stage {}", where, name,
+                     buffer.arena(), arena.name, arena.stage, entry.stage());
     if (buffer.offset() > arena.bytes || buffer.bytes() > arena.bytes)
       return corrupt("{}: buffer '{}': {} bytes at offset {} leave arena '{}' of {} bytes", where, name, buffer.bytes(),
                      buffer.offset(), arena.name, arena.bytes);
@@ -335,6 +341,8 @@ private:
     auto peers = program.mesh().size(axis);
     if (!peers)
       return corrupt("{}: the mesh has no axis '{}'", where, axis);
+    if (!program.isOn(axis))
+      return corrupt("{}: a collective of axis '{}', which has no rank of stage {}", where, axis, program.ownStage());
     if (stream != 0 && program.streams()[stream].axis != axis)
       return corrupt("{}: a collective of axis '{}' on stream {} of axis '{}'", where, axis, stream,
                      program.streams()[stream].axis);
@@ -437,8 +445,6 @@ private:
 
 } // namespace
 
-Status checkEntry(const Program &program, uint32_t entry, EntryInfo &found) {
-  return EntryChecker(program, entry, found).run();
-}
+Status checkEntry(const Program &program, EntryInfo &entry) { return EntryChecker(program, entry).run(); }
 
 } // namespace braid::runtime

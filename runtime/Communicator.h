@@ -84,7 +84,8 @@ public:
   }
 };
 
-// The communicators of one rank, one per mesh axis (both views) and per product of axes a program uses ("dp*sp").
+// The communicators of one rank, one per mesh axis (both views) and per product of axes ("dp*sp") or pair ("pp[0,1]") a
+// program uses.
 class CommunicatorGroup {
 public:
   virtual ~CommunicatorGroup() = default;
@@ -92,7 +93,8 @@ public:
   virtual int rank() const = 0;
   virtual int worldSize() const = 0;
   // Creates the communicator at the first call for an axis (collective: every rank asks for the same axes in the same
-  // order, which sessions of one program do), then returns the same one. Owned by the group.
+  // order, which sessions of one program do), then returns the same one. Null: an axis that this rank is not on, a pair of
+  // others. Owned by the group.
   virtual Expected<Communicator *> axis(std::string_view name) = 0;
   // All ranks, for hosts: loss means, checkpoint barriers.
   virtual Communicator &world() = 0;

@@ -1,8 +1,10 @@
 // MeshInfo: which ranks share an axis. Ranks are numbered slowest to fastest axis; a product "dp*sp" numbers its
-// members in the same order.
+// members in the same order. A pair "pp[i,j]" is two coordinates on pp, in the order in which they stand.
 #include "runtime/Program.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 
 namespace braid::runtime {
 namespace {
@@ -40,6 +42,38 @@ std::optional<std::vector<Digit>> digits(const MeshInfo &mesh, std::string_view 
   return digits(mesh.expert, name);
 }
 
+struct Pair {
+  Digit axis;
+  std::array<uint32_t, 2> ends;
+
+  uint32_t at(uint32_t rank) const { return rank / axis.stride % axis.size; }
+  std::optional<uint32_t> coordinate(uint32_t rank) const {
+    auto found = std::find(ends.begin(), ends.end(), at(rank));
+    return found == ends.end() ? std::nullopt : std::optional(static_cast<uint32_t>(found - ends.begin()));
+  }
+};
+
+// Of the one spelling that a pair has.
+std::optional<Pair> pairOf(const MeshInfo &mesh, std::string_view name) {
+  size_t open = name.find('[');
+  if (open == std::string_view::npos || name.substr(0, open) != stageAxis)
+    return std::nullopt;
+  auto axis = digits(mesh, stageAxis);
+  if (!axis)
+    return std::nullopt;
+  Pair pair{axis->front(), {}};
+  const char *at = name.data() + open + 1, *end = name.data() + name.size();
+  for (uint32_t &number : pair.ends) {
+    auto parsed = std::from_chars(at, end, number);
+    if (parsed.ec != std::errc() || number >= pair.axis.size)
+      return std::nullopt;
+    at = parsed.ptr == end ? end : parsed.ptr + 1;
+  }
+  if (pair.ends[0] == pair.ends[1] || name.substr(open) != fmt::format("[{},{}]", pair.ends[0], pair.ends[1]))
+    return std::nullopt;
+  return pair;
+}
+
 } // namespace
 
 uint32_t MeshInfo::worldSize() const {
@@ -50,6 +84,8 @@ uint32_t MeshInfo::worldSize() const {
 }
 
 std::optional<uint32_t> MeshInfo::size(std::string_view axis) const {
+  if (auto pair = pairOf(*this, axis))
+    return 2;
   auto axes = digits(*this, axis);
   if (!axes)
     return std::nullopt;
@@ -60,6 +96,8 @@ std::optional<uint32_t> MeshInfo::size(std::string_view axis) const {
 }
 
 std::optional<uint32_t> MeshInfo::coordinate(uint32_t rank, std::string_view axis) const {
+  if (auto pair = pairOf(*this, axis))
+    return pair->coordinate(rank);
   auto axes = digits(*this, axis);
   if (!axes)
     return std::nullopt;
@@ -70,6 +108,12 @@ std::optional<uint32_t> MeshInfo::coordinate(uint32_t rank, std::string_view axi
 }
 
 std::optional<std::vector<uint32_t>> MeshInfo::members(uint32_t rank, std::string_view axis) const {
+  if (auto pair = pairOf(*this, axis)) {
+    if (!pair->coordinate(rank))
+      return std::nullopt;
+    uint32_t base = rank - pair->at(rank) * pair->axis.stride;
+    return std::vector<uint32_t>{base + pair->ends[0] * pair->axis.stride, base + pair->ends[1] * pair->axis.stride};
+  }
   auto axes = digits(*this, axis);
   if (!axes)
     return std::nullopt;

@@ -32,12 +32,16 @@ public:
       }
       functions.push_back(function);
     }
-    for (const auto *entry : *program.file().entries()) {
-      entryName = entry->name()->string_view();
+    for (const schema::Entry *entry : *program.file().entries())
+      if (program.findEntry(entry->name()->string_view())->kept)
+        BRAID_TRY(openAxes(*entry->commands()));
+    for (const EntryInfo &info : program.entries()) {
+      const schema::Entry &entry = *program.file().entries()->Get(info.index);
+      entryName = info.name;
       auto begin = static_cast<uint32_t>(out.list.size());
-      if (program.findEntry(entryName)->kept)
-        BRAID_TRY(prepareList(*entry->commands(), "", {}));
-      out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry->events()});
+      if (info.kept)
+        BRAID_TRY(prepareList(*entry.commands(), "", {}));
+      out.entries.push_back({begin, static_cast<uint32_t>(out.list.size()), entry.events()});
     }
     for (JoinedLaunches &joined : out.joined)
       share(joined, target.matmuls ? target.matmuls->threads() : 1);
@@ -71,6 +75,17 @@ private:
       }
     }
     return ref;
+  }
+
+  // Communicators are made by all ranks in one order, that of the file: a rank of another stage executes other commands.
+  Status openAxes(const flatbuffers::Vector<flatbuffers::Offset<schema::Command>> &list) {
+    for (const schema::Command *command : list) {
+      if (const auto *collective = command->body_as_Collective())
+        BRAID_TRY(group.axis(collective->axis()->string_view()).status());
+      if (const auto *repeat = command->body_as_Repeat())
+        BRAID_TRY(openAxes(*repeat->commands()));
+    }
+    return Status::success();
   }
 
   const char *text(std::string string) { return out.texts.emplace_back(std::move(string)).c_str(); }
@@ -335,6 +350,8 @@ private:
     CollectiveCall call = callOf(collective);
     result.kind = call.kind;
     BRAID_ASSIGN(result.communicator, group.axis(collective.axis()->string_view()));
+    if (!result.communicator)
+      return Status::error("rank {} is not on axis '{}'", group.rank(), collective.axis()->string_view());
     for (uint32_t i = 1; i < program.streams().size(); ++i)
       if (program.streams()[i].axis == collective.axis()->string_view())
         result.fifo = i;

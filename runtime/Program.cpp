@@ -113,19 +113,15 @@ Expected<std::shared_ptr<const Program>> Program::load(const std::string &path, 
 
 Expected<std::shared_ptr<const Program>> Program::parse(std::vector<std::byte> bytes, const std::string &name,
                                                         EntryFilter keep) try {
-  std::shared_ptr<Program> program(new Program());
-  program->bytes = std::move(bytes);
-  program->filePath = name;
-  if (Status status = program->read(); !status.ok())
+  auto contents = std::make_shared<Contents>();
+  contents->bytes = std::move(bytes);
+  contents->path = name;
+  Status status = contents->read();
+  if (status.ok())
+    status = contents->makeViews(keep);
+  if (!status.ok())
     return status.withContext(name);
-  if (keep) {
-    std::vector<uint64_t> needed = program->arenaBytes(keep);
-    for (size_t i = 0; i < needed.size(); ++i)
-      program->arenaTable[i].bytes = needed[i];
-    for (EntryInfo &entry : program->entryTable)
-      entry.kept = keep(entry.name);
-  }
-  return std::shared_ptr<const Program>(std::move(program));
+  return contents->views.front()->stage(0);
 } catch (const std::exception &error) {
   return Status::error(ErrorCode::corruptFile, "{}: {}", name, error.what());
 }
@@ -137,7 +133,7 @@ void Program::seal(std::vector<std::byte> &flatbuffer) {
 }
 
 // The flatbuffer rules find damage to the structure; only a hash finds damage to numbers and code.
-Status Program::checkTrailer() {
+Status Program::Contents::checkTrailer() {
   constexpr size_t trailerBytes = schema::ProgramTrailer::bytes;
   schema::ProgramTrailer trailer;
   if (bytes.size() < 16 + trailerBytes ||
@@ -151,14 +147,20 @@ Status Program::checkTrailer() {
     return Status::error(ErrorCode::corruptFile, "the file is damaged: it has {}, but was written with {}",
                          counted(bytes.size(), "byte"), trailer.size + trailerBytes);
   bytes.resize(bytes.size() - trailerBytes);
-  writtenHash = {trailer.hashHigh, trailer.hashLow};
-  if (ContentHash found = contentHash(bytes); found != writtenHash)
+  hash = {trailer.hashHigh, trailer.hashLow};
+  if (ContentHash found = contentHash(bytes); found != hash)
     return Status::error(ErrorCode::corruptFile, "the file is damaged: its content hash is {}, but was {} when written",
-                         found.hex(), writtenHash.hex());
+                         found.hex(), hash.hex());
   return Status::success();
 }
 
-Status Program::read() {
+namespace {
+
+std::string textOf(const flatbuffers::String *string) { return string ? string->str() : std::string(); }
+
+} // namespace
+
+Status Program::Contents::read() {
   auto *data = reinterpret_cast<const uint8_t *>(bytes.data());
   if (bytes.size() < 16)
     return Status::error(ErrorCode::corruptFile, "not a Braid program: {}", counted(bytes.size(), "byte"));
@@ -181,26 +183,60 @@ Status Program::read() {
   if (root->version() != 1)
     return Status::error(ErrorCode::unsupported, "program version {}; this runtime reads version 1", root->version());
 
-  auto text = [](const flatbuffers::String *string) { return string ? string->str() : std::string(); };
-  fileVersion = root->version();
-  programName = text(root->name());
-  targetName = text(root->target());
-  archName = text(root->arch());
+  version = root->version();
+  this->name = textOf(root->name());
+  target = textOf(root->target());
+  arch = textOf(root->arch());
   if (root->cpu_features())
     for (const auto *feature : *root->cpu_features())
-      featureNames.push_back(feature->str());
-  for (const auto *arena : *root->arenas())
-    arenaTable.push_back({arena->name()->str(), arena->bytes(), arena->align(), arena->lower_bound()});
+      cpuFeatures.push_back(feature->str());
   if (root->mesh()) {
     auto view = [](const auto *axes, std::vector<AxisInfo> &out) {
       if (axes)
         for (const auto *axis : *axes)
           out.push_back({axis->name()->str(), axis->size()});
     };
-    view(root->mesh()->dense(), meshInfo.dense);
-    view(root->mesh()->expert(), meshInfo.expert);
+    view(root->mesh()->dense(), mesh.dense);
+    view(root->mesh()->expert(), mesh.expert);
   }
-  for (const auto *tensor : *root->tensors()) {
+  for (const auto *kernel : *root->kernels())
+    kernels.push_back(kernel->name()->str());
+  for (const auto *stream : *root->streams())
+    streams.push_back({stream->name()->str(), textOf(stream->axis())});
+  if (root->metadata())
+    for (const auto *pair : *root->metadata())
+      metadata.emplace_back(pair->key()->str(), pair->value()->str());
+  return Status::success();
+}
+
+Status Program::Contents::makeViews(EntryFilter keep) {
+  BRAID_ASSIGN(uint32_t stages, countStages(*root, mesh));
+  for (uint32_t stage = 0; stage < stages; ++stage)
+    views.emplace_back(new Program(*this, stage));
+  for (const auto &view : views) {
+    Status status = view->read();
+    if (status.ok())
+      status = view->check();
+    if (!status.ok())
+      return stages == 1 ? status : status.withContext(fmt::format("stage {}", view->stageIndex));
+    if (keep)
+      view->leaveOut(keep);
+  }
+  return checkCode(*views.front());
+}
+
+// countStages() has looked at the indices.
+Status Program::read() {
+  const schema::Program &file = *common.root;
+  auto isOwn = [&](int32_t stage) { return stages() == 1 || static_cast<uint32_t>(stage) == stageIndex; };
+  for (const auto *arena : *file.arenas())
+    arenaTable.push_back({arena->name()->str(), isOwn(arena->stage()) ? arena->bytes() : 0, arena->align(),
+                          isOwn(arena->stage()) ? arena->lower_bound() : 0, arena->stage()});
+  std::vector<uint32_t> ownIndex; // of the file's tensors
+  for (const auto *tensor : *file.tensors()) {
+    ownIndex.push_back(static_cast<uint32_t>(tensorTable.size()));
+    if (!isOwn(file.arenas()->Get(tensor->arena())->stage()))
+      continue;
     TensorInfo &info = tensorTable.emplace_back();
     info.name = tensor->name()->str();
     info.role = static_cast<Role>(tensor->role());
@@ -217,37 +253,56 @@ Status Program::read() {
     if (tensor->shards())
       for (const auto *shard : *tensor->shards())
         info.shards.push_back({shard->dim(), shard->axis()->str()});
-    info.of = text(tensor->of());
-    info.slot = text(tensor->slot());
+    info.of = textOf(tensor->of());
+    info.slot = textOf(tensor->slot());
   }
-  for (const auto *kernel : *root->kernels())
-    kernelNames.push_back(kernel->name()->str());
-  for (const auto *stream : *root->streams())
-    streamTable.push_back({stream->name()->str(), text(stream->axis())});
-  for (const auto *entry : *root->entries()) {
+  for (uint32_t index = 0; index < file.entries()->size(); ++index) {
+    const auto *entry = file.entries()->Get(index);
+    if (!isOwn(entry->stage()))
+      continue;
     EntryInfo &info = entryTable.emplace_back();
     info.name = entry->name()->str();
-    if (entry->inputs())
-      info.inputs.assign(entry->inputs()->begin(), entry->inputs()->end());
-    if (entry->outputs())
-      info.outputs.assign(entry->outputs()->begin(), entry->outputs()->end());
+    for (auto [from, to] : {std::pair(entry->inputs(), &info.inputs), {entry->outputs(), &info.outputs}})
+      if (from)
+        for (uint32_t tensor : *from)
+          to->push_back(ownIndex[tensor]);
     info.events = entry->events();
     info.commands = 0;
+    info.index = index;
   }
-  if (root->metadata())
-    for (const auto *pair : *root->metadata())
-      metadataTable.emplace_back(pair->key()->str(), pair->value()->str());
   for (uint32_t i = 0; i < tensorTable.size(); ++i)
     tensorIndex.emplace(tensorTable[i].name, i);
   for (uint32_t i = 0; i < entryTable.size(); ++i)
     entryIndex.emplace(entryTable[i].name, i);
-
-  BRAID_TRY(checkTables(*this));
-  for (uint32_t i = 0; i < entryTable.size(); ++i) {
-    BRAID_TRY(checkEntry(*this, i, entryTable[i]));
-  }
-  return checkCode(*this);
+  return Status::success();
 }
+
+Status Program::check() {
+  BRAID_TRY(checkTables(*this));
+  for (EntryInfo &entry : entryTable)
+    BRAID_TRY(checkEntry(*this, entry));
+  return Status::success();
+}
+
+void Program::leaveOut(EntryFilter keep) {
+  std::vector<uint64_t> needed = arenaBytes(keep);
+  for (size_t i = 0; i < needed.size(); ++i)
+    arenaTable[i].bytes = needed[i];
+  for (EntryInfo &entry : entryTable)
+    entry.kept = keep(entry.name);
+}
+
+std::shared_ptr<const Program> Program::stage(uint32_t index) const {
+  return {common.shared_from_this(), common.views[index].get()};
+}
+
+uint32_t Program::stageOf(uint32_t rank) const {
+  return stages() == 1 ? 0 : mesh().coordinate(rank, stageAxis).value_or(0);
+}
+
+uint32_t Program::firstRank(uint32_t stage) const { return stages() == 1 ? 0 : (*mesh().members(0, stageAxis))[stage]; }
+
+bool Program::isOn(std::string_view axis) const { return mesh().coordinate(firstRank(stageIndex), axis).has_value(); }
 
 std::vector<uint64_t> Program::arenaBytes(EntryFilter keep) const {
   std::vector<uint64_t> bytes(arenaTable.size(), 0);
@@ -275,7 +330,7 @@ const EntryInfo *Program::findEntry(std::string_view name) const {
 }
 
 std::optional<std::string_view> Program::metadata(std::string_view key) const {
-  for (const auto &[name, value] : metadataTable)
+  for (const auto &[name, value] : common.metadata)
     if (name == key)
       return value;
   return std::nullopt;
@@ -297,15 +352,15 @@ const TensorInfo *Program::momentOf(const TensorInfo &parameter, std::string_vie
 }
 
 std::span<const std::byte> Program::code() const {
-  if (!root->code())
+  if (!file().code())
     return {};
-  const auto *code = root->code()->bytes();
+  const auto *code = file().code()->bytes();
   return {reinterpret_cast<const std::byte *>(code->data()), code->size()};
 }
 
 std::string_view Program::codeHash() const {
-  return root->code() ? std::string_view(root->code()->sha256()->c_str(), root->code()->sha256()->size())
-                      : std::string_view();
+  return file().code() ? std::string_view(file().code()->sha256()->c_str(), file().code()->sha256()->size())
+                       : std::string_view();
 }
 
 } // namespace braid::runtime

@@ -3,6 +3,9 @@
 // all repeats, arguments, shapes, the hash of the code), so that what it returns can be executed without further
 // questions on a machine that has its CPU features; a session asks for those. A malformed file gives an error that
 // names the command and the buffer; it never crashes.
+//
+// A file with pipeline stages has a table of arenas, tensors and entries for each; a Program is the view of one stage, which
+// sees its own only. Ranks of a stage run its view. Without stages there is one view, of everything.
 #pragma once
 
 #include "runtime/ContentHash.h"
@@ -38,6 +41,7 @@ struct ArenaInfo {
   uint64_t bytes;
   uint32_t align;
   uint64_t lowerBound = 0; // bytes alive at the worst moment; 0: not known
+  int32_t stage = -1; // -1: the program has no stages
 };
 
 // The rank with coordinate c on `axis` (size n) holds [c * s / n, (c + 1) * s / n) of dimension `dim` (of one layer).
@@ -75,16 +79,20 @@ struct AxisInfo {
   uint32_t size;
 };
 
+inline constexpr std::string_view stageAxis = "pp"; // along which the stages of a program lie
+
 // Two views of the same ranks, numbered slowest to fastest axis. A mesh without axes is one rank.
 struct MeshInfo {
   std::vector<AxisInfo> dense, expert;
 
   uint32_t worldSize() const;
-  // Size of an axis of either view; "dp*sp" is the product of axes of one view. Absent: no such axis.
+  // Size of an axis of either view; "dp*sp" is the product of axes of one view, "pp[i,j]" the pair of coordinates i and j on
+  // pp. Absent: no such axis.
   std::optional<uint32_t> size(std::string_view axis) const;
-  // The coordinate of `rank` on such an axis.
+  // The coordinate of `rank` on such an axis; absent also for a rank that is not of the pair.
   std::optional<uint32_t> coordinate(uint32_t rank, std::string_view axis) const;
-  // All ranks that differ from `rank` on this axis only, by coordinate (`rank` included).
+  // All ranks that differ from `rank` on this axis only, by coordinate (`rank` included); absent also for a rank that is not of
+  // the pair.
   std::optional<std::vector<uint32_t>> members(uint32_t rank, std::string_view axis) const;
 };
 
@@ -99,6 +107,7 @@ struct EntryInfo {
   uint64_t commands; // as written in the file, bodies of repeats counted once
   std::vector<uint64_t> reach; // of every arena the bytes up to the last that its commands, inputs and outputs touch
   bool kept = true; // whether sessions can run it
+  uint32_t index = 0; // in the file
 };
 
 // Which entries will be run, by their names. Sessions have memory for these alone: no caches while they train, no
@@ -114,7 +123,7 @@ inline EntryFilter keptWith(std::string_view entry) {
 
 class Program {
 public:
-  // `keep`: the only entries that will be run; null: all. Arenas are as small as these allow.
+  // The view of stage 0. `keep`: the only entries that will be run; null: all. Arenas are as small as these allow.
   static Expected<std::shared_ptr<const Program>> load(const std::string &path, EntryFilter keep = nullptr);
   // The same on a file's bytes; `name` stands in errors for the path.
   static Expected<std::shared_ptr<const Program>> parse(std::vector<std::byte> bytes, const std::string &name,
@@ -123,20 +132,32 @@ public:
   static void seal(std::vector<std::byte> &flatbuffer);
   ~Program();
 
-  const std::string &path() const { return filePath; }
-  const std::string &name() const { return programName; }
-  const std::string &target() const { return targetName; } ///< cpu or cuda
-  const std::string &arch() const { return archName; } ///< target cuda: sm_90a, sm_80; else empty
-  uint32_t version() const { return fileVersion; }
+  // Pipeline stages of the file; 1: it has none. All views share the file.
+  uint32_t stages() const { return static_cast<uint32_t>(common.views.size()); }
+  uint32_t ownStage() const { return stageIndex; }
+  std::shared_ptr<const Program> stage(uint32_t index) const;
+  // The view that a rank runs.
+  uint32_t stageOf(uint32_t rank) const;
+  uint32_t firstRank(uint32_t stage) const;
+  std::shared_ptr<const Program> ofRank(uint32_t rank) const { return stage(stageOf(rank)); }
+  // Whether the ranks of this stage are on an axis of the mesh: of a pair of other stages they are not.
+  bool isOn(std::string_view axis) const;
 
+  const std::string &path() const { return common.path; }
+  const std::string &name() const { return common.name; }
+  const std::string &target() const { return common.target; } ///< cpu or cuda
+  const std::string &arch() const { return common.arch; } ///< target cuda: sm_90a, sm_80; else empty
+  uint32_t version() const { return common.version; }
+
+  // By their index in the file; those of other stages have no bytes.
   std::span<const ArenaInfo> arenas() const { return arenaTable; }
   std::span<const TensorInfo> tensors() const { return tensorTable; }
   std::span<const EntryInfo> entries() const { return entryTable; }
-  std::span<const StreamInfo> streams() const { return streamTable; }
-  std::span<const std::string> kernels() const { return kernelNames; }
-  std::span<const std::string> cpuFeatures() const { return featureNames; }
-  const MeshInfo &mesh() const { return meshInfo; }
-  std::span<const std::pair<std::string, std::string>> metadata() const { return metadataTable; }
+  std::span<const StreamInfo> streams() const { return common.streams; }
+  std::span<const std::string> kernels() const { return common.kernels; }
+  std::span<const std::string> cpuFeatures() const { return common.cpuFeatures; }
+  const MeshInfo &mesh() const { return common.mesh; }
+  std::span<const std::pair<std::string, std::string>> metadata() const { return common.metadata; }
 
   // nullptr when there is none of that name.
   const TensorInfo *findTensor(std::string_view name) const;
@@ -155,31 +176,43 @@ public:
   const TensorInfo *momentOf(const TensorInfo &parameter, std::string_view slot) const;
 
   // Of the file without its trailer: two files with the same one are one program.
-  ContentHash fileHash() const { return writtenHash; }
+  ContentHash fileHash() const { return common.hash; }
   // The shared object with the kernels (empty when the program has none) and its SHA-256 in hexadecimal.
   std::span<const std::byte> code() const;
   std::string_view codeHash() const;
 
   // The verified flatbuffer, for the session that prepares its commands.
-  const schema::Program &file() const { return *root; }
+  const schema::Program &file() const { return *common.root; }
 
 private:
-  Program() = default;
-  Status read();
-  Status checkTrailer();
+  // What the views of a file have in common. It owns them: a pointer to a view keeps all of it.
+  struct Contents : std::enable_shared_from_this<Contents> {
+    std::vector<std::byte> bytes; // the flatbuffer, its trailer removed
+    ContentHash hash;
+    const schema::Program *root = nullptr;
+    std::string path, name, target, arch;
+    uint32_t version = 0;
+    std::vector<StreamInfo> streams;
+    std::vector<std::string> kernels, cpuFeatures;
+    MeshInfo mesh;
+    std::vector<std::pair<std::string, std::string>> metadata;
+    std::vector<std::unique_ptr<Program>> views; // by stage
 
-  std::vector<std::byte> bytes; // the flatbuffer, its trailer removed
-  ContentHash writtenHash;
-  const schema::Program *root = nullptr;
-  std::string filePath, programName, targetName, archName;
-  uint32_t fileVersion = 0;
+    Status checkTrailer();
+    Status read();
+    Status makeViews(EntryFilter keep);
+  };
+
+  Program(const Contents &common, uint32_t stage) : common(common), stageIndex(stage) {}
+  Status read(); // the tables of the stage
+  Status check();
+  void leaveOut(EntryFilter keep);
+
+  const Contents &common;
+  uint32_t stageIndex;
   std::vector<ArenaInfo> arenaTable;
   std::vector<TensorInfo> tensorTable;
   std::vector<EntryInfo> entryTable;
-  std::vector<StreamInfo> streamTable;
-  std::vector<std::string> kernelNames, featureNames;
-  MeshInfo meshInfo;
-  std::vector<std::pair<std::string, std::string>> metadataTable;
   std::unordered_map<std::string_view, uint32_t> tensorIndex, entryIndex; // keys live in the tables
 };
 

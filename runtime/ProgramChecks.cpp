@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <set>
 #include <unordered_set>
 
 namespace braid::runtime {
@@ -24,6 +26,8 @@ using Names = std::unordered_set<std::string_view>;
 Status checkArenas(const Program &program) {
   Names names;
   for (const ArenaInfo &arena : program.arenas()) {
+    if (program.stages() > 1 && static_cast<uint32_t>(arena.stage) != program.ownStage())
+      continue;
     if (!names.insert(arena.name).second)
       return corrupt("arena '{}' is declared twice", arena.name);
     if (arena.bytes > maxArenaBytes)
@@ -39,7 +43,7 @@ Expected<uint32_t> checkView(const std::vector<AxisInfo> &view, std::string_view
   Names names;
   uint64_t world = 1;
   for (const AxisInfo &axis : view) {
-    if (axis.name.empty() || axis.name.find('*') != std::string::npos)
+    if (axis.name.empty() || axis.name.find_first_of("*[") != std::string::npos)
       return corrupt("mesh {}: '{}' cannot be an axis name", viewName, axis.name);
     if (!names.insert(axis.name).second)
       return corrupt("mesh {}: axis '{}' is declared twice", viewName, axis.name);
@@ -81,13 +85,19 @@ std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tenso
   return shape;
 }
 
+Status checkAxis(const Program &program, const TensorInfo &tensor, std::string_view axis) {
+  if (!program.mesh().size(axis))
+    return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, axis);
+  if (!program.isOn(axis))
+    return corrupt("tensor '{}': axis '{}' has no rank of stage {}", tensor.name, axis, program.ownStage());
+  return Status::success();
+}
+
 Status checkTensor(const Program &program, const TensorInfo &tensor) {
   if (tensor.dtype > DType::i16)
     return corrupt("tensor '{}': unknown dtype {}", tensor.name, static_cast<int>(tensor.dtype));
   if (tensor.role > Role::cache)
     return corrupt("tensor '{}': unknown role {}", tensor.name, static_cast<int>(tensor.role));
-  if (tensor.arena >= program.arenas().size())
-    return corrupt("tensor '{}': arena {} of {}", tensor.name, tensor.arena, program.arenas().size());
   unsigned __int128 bytes = sizeOf(tensor.dtype) * tensor.layerCount();
   for (int64_t extent : tensor.shape) {
     if (extent < 0)
@@ -115,8 +125,7 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
     if (layer < 0 || !layers.insert(layer).second)
       return corrupt("tensor '{}': layer {} is negative or listed twice", tensor.name, layer);
   if (auto axis = tensor.coordinateAxis()) {
-    if (!program.mesh().size(*axis))
-      return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, *axis);
+    BRAID_TRY(checkAxis(program, tensor, *axis));
     if (tensor.dtype != DType::i32 || tensor.bytes != sizeof(int32_t))
       return corrupt("tensor '{}' is {} {}, but a coordinate is i32 [1]", tensor.name, toString(tensor.dtype),
                      formatShape(tensor.shape));
@@ -124,8 +133,12 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
   for (const ShardInfo &shard : tensor.shards) {
     if (shard.dim >= tensor.shape.size())
       return corrupt("tensor '{}': shard of dimension {} of {}", tensor.name, shard.dim, tensor.shape.size());
-    if (!program.mesh().size(shard.axis))
-      return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, shard.axis);
+    BRAID_TRY(checkAxis(program, tensor, shard.axis));
+    // Every stage has a tensor whole: ranks of another hold none of it.
+    if (program.stages() > 1 && program.mesh().coordinate(program.firstRank(0), shard.axis) !=
+                                    program.mesh().coordinate(program.firstRank(1), shard.axis))
+      return corrupt("tensor '{}': its shard over '{}' lies across stages, but a tensor is of stage {} alone",
+                     tensor.name, shard.axis, program.ownStage());
   }
   bool isLow = tensor.role == Role::moment && tensor.slot == "low";
   bool isMaster = tensor.role == Role::moment && tensor.slot == "master";
@@ -303,25 +316,87 @@ Status checkEntries(const Program &program) {
   for (const EntryInfo &entry : program.entries()) {
     if (!names.insert(entry.name).second)
       return corrupt("entry '{}' is declared twice", entry.name);
-    for (const auto *list : {&entry.inputs, &entry.outputs})
-      for (uint32_t tensor : *list)
-        if (tensor >= program.tensors().size())
-          return corrupt("entry '{}': {} tensor {} of {}", entry.name, list == &entry.inputs ? "input" : "output",
-                         tensor, program.tensors().size());
     if (entry.events > (1u << 20))
       return corrupt("entry '{}': {} events exceed the limit of {}", entry.name, entry.events, 1u << 20);
   }
   return Status::success();
 }
 
+using Stages = std::map<std::string_view, std::set<int32_t>>; // by the name of an entry
+
+// All arenas and entries have a stage, or none. How many there are, as arenas say.
+Expected<uint32_t> countedStages(const schema::Program &file, const MeshInfo &mesh, Stages &entries) {
+  constexpr size_t most = 256;
+  std::string with, without; // the first
+  auto note = [&](const char *kind, const flatbuffers::String *name, int32_t stage) -> Status {
+    if (stage < -1)
+      return corrupt("{} '{}': stage {}; valid: 0 and more, or -1 for none", kind, name->string_view(), stage);
+    if (std::string &first = stage < 0 ? without : with; first.empty())
+      first = fmt::format("{} '{}'", kind, name->string_view());
+    return Status::success();
+  };
+  std::set<int32_t> stages;
+  for (const auto *arena : *file.arenas()) {
+    BRAID_TRY(note("arena", arena->name(), arena->stage()));
+    stages.insert(arena->stage());
+  }
+  for (const auto *entry : *file.entries()) {
+    BRAID_TRY(note("entry", entry->name(), entry->stage()));
+    entries[entry->name()->string_view()].insert(entry->stage());
+  }
+  if (with.empty())
+    return 1;
+  if (!without.empty())
+    return corrupt("{} has a stage, but {} has none; valid: all arenas and entries have one, or none has", with,
+                   without);
+  uint32_t ranks = mesh.size(stageAxis).value_or(1);
+  if (stages.size() != ranks || stages.size() > most || static_cast<uint32_t>(*stages.rbegin()) != ranks - 1)
+    return corrupt(
+        "arenas of {} stages, the last of them {}, but the mesh has {} ranks along {}; valid: stages 0 to {}, "
+        "one for each, and at most {}",
+        stages.size(), *stages.rbegin(), ranks, stageAxis, ranks - 1, most);
+  for (const auto &[name, found] : entries)
+    for (int32_t stage : stages)
+      if (!found.contains(stage))
+        return corrupt("entry '{}': stage {} has it, but stage {} has not; every stage has the same entries", name,
+                       *found.begin(), stage);
+  return ranks;
+}
+
 } // namespace
+
+Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh) {
+  Stages entries;
+  BRAID_ASSIGN(uint32_t stages, countedStages(file, mesh, entries));
+  const auto &arenas = *file.arenas();
+  const auto &tensors = *file.tensors();
+  for (const auto *tensor : tensors)
+    if (tensor->arena() >= arenas.size())
+      return corrupt("tensor '{}': arena {} of {}", tensor->name()->string_view(), tensor->arena(), arenas.size());
+  for (const auto *entry : *file.entries())
+    for (const auto *list : {entry->inputs(), entry->outputs()})
+      for (uint32_t i = 0; list && i < list->size(); ++i) {
+        const char *kind = list == entry->inputs() ? "input" : "output";
+        std::string_view name = entry->name()->string_view();
+        if (list->Get(i) >= tensors.size())
+          return corrupt("entry '{}': {} tensor {} of {}", name, kind, list->Get(i), tensors.size());
+        const auto *tensor = tensors.Get(list->Get(i));
+        if (const auto *arena = arenas.Get(tensor->arena()); arena->stage() != entry->stage())
+          return corrupt("entry '{}' of stage {}: its {} '{}' lies in arena '{}' of stage {}", name, entry->stage(),
+                         kind, tensor->name()->string_view(), arena->name()->string_view(), arena->stage());
+      }
+  return stages;
+}
 
 Status checkTables(const Program &program) {
   BRAID_TRY(checkArenas(program));
-  BRAID_TRY(checkMesh(program.mesh()));
+  if (program.ownStage() == 0)
+    BRAID_TRY(checkMesh(program.mesh()));
   BRAID_TRY(checkTensors(program));
-  BRAID_TRY(checkKernels(program));
-  BRAID_TRY(checkStreams(program));
+  if (program.ownStage() == 0) {
+    BRAID_TRY(checkKernels(program));
+    BRAID_TRY(checkStreams(program));
+  }
   return checkEntries(program);
 }
 

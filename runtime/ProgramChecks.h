@@ -1,4 +1,4 @@
-// The semantic rules of a program file, in three parts; Program::load runs all of them on a verified flatbuffer.
+// The semantic rules of a program file, in four parts; Program::load runs all of them on a verified flatbuffer.
 #pragma once
 
 #include "runtime/Program.h"
@@ -13,10 +13,12 @@ template <class Vector> bool elementsAligned(const Vector *vector) {
   return !vector || reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(typename Vector::return_type) == 0;
 }
 
-// Arenas, mesh, tensors, kernels, streams, entry signatures.
+// What has to hold before tables are cut into those of the stages: whose is what. How many stages there are.
+Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh);
+// Of one stage: arenas, mesh, tensors, kernels, streams, entry signatures.
 Status checkTables(const Program &program);
-// The command list of one entry; returns the number of commands in it.
-Status checkEntry(const Program &program, uint32_t entry, EntryInfo &found);
+// The command list of one entry of the program; its commands and reach are set.
+Status checkEntry(const Program &program, EntryInfo &entry);
 // Hash of the code, CPU features of this machine.
 Status checkCode(const Program &program);
 

@@ -91,7 +91,8 @@ struct Session::Impl {
   Status failure = Status::success();
 
   std::unique_ptr<ThreadPool> pool;
-  std::vector<std::unique_ptr<Stream>> streams; // [0] is null: the calling thread
+  std::vector<std::unique_ptr<Stream>>
+      streams; // [0] is null: the calling thread; so are those of axes that this rank is not on
 
   Status create();
   Status createGpu();
@@ -135,6 +136,7 @@ Status Session::Impl::create() {
                          counted(world, "rank"), options.worldSize);
   if (options.rank < 0 || options.rank >= options.worldSize)
     return Status::error("{}: rank {} of {}", program->path(), options.rank, options.worldSize);
+  program = program->ofRank(static_cast<uint32_t>(options.rank));
   group = options.comm;
   if (!group) {
     if (world != 1)
@@ -198,6 +200,10 @@ Status Session::Impl::create() {
     memoryCheck = std::make_unique<MemoryCheck>(*program, arenas);
   streams.resize(1);
   for (size_t i = 1; i < program->streams().size(); ++i) {
+    if (!program->streams()[i].axis.empty() && !program->isOn(program->streams()[i].axis)) {
+      streams.emplace_back(); // nothing comes
+      continue;
+    }
     auto execute = [](void *context, const StreamItem &item) { static_cast<Impl *>(context)->execute(item); };
     BRAID_ASSIGN(auto stream, Stream::create(execute, this));
     streams.push_back(std::move(stream));
@@ -305,7 +311,8 @@ Status Session::Impl::run(uint32_t entry, const NextInputs *next) {
   checking = memoryCheck && memoryCheck->begin(entry);
   walk(prepared.begin, prepared.end);
   for (size_t i = 1; i < streams.size(); ++i)
-    streams[i]->drain();
+    if (streams[i])
+      streams[i]->drain();
   if (gpu)
     if (Status status = failed ? Status::success() : lostOnGpu(finishOnGpu()); !status.ok())
       return status;

@@ -61,12 +61,13 @@ struct TensorView {
 
 class Session {
 public:
+  // Executes the stage of the rank, whichever stage's view is given.
   static Expected<std::unique_ptr<Session>> create(std::shared_ptr<const Program> program, SessionOptions options);
   ~Session();
   Session(const Session &) = delete;
   Session &operator=(const Session &) = delete;
 
-  const Program &program() const;
+  const Program &program() const; // the view of its stage
   int rank() const;
   int worldSize() const;
   int threads() const;

@@ -20,6 +20,14 @@ const char *toString(CollectiveKind kind) {
   return "unknown";
 }
 
+Expected<std::optional<AxisMembers>> membersOf(const MeshInfo &mesh, int rank, std::string_view axis) {
+  if (!mesh.size(axis))
+    return Status::error(ErrorCode::notFound, "the mesh has no axis '{}'", axis);
+  auto self = static_cast<uint32_t>(rank);
+  auto ranks = mesh.members(self, axis);
+  return ranks ? std::optional(AxisMembers{*std::move(ranks), *mesh.coordinate(self, axis)}) : std::nullopt;
+}
+
 std::string CollectiveCall::on(std::string_view axis) const {
   return fmt::format("{} '{}' on axis {}", toString(kind), name, axis);
 }

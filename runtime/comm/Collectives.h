@@ -12,6 +12,13 @@ namespace braid::runtime {
 
 const char *toString(CollectiveKind kind);
 
+// The ranks of an axis, by coordinate, and which of them is this one; nothing: this one is none of them.
+struct AxisMembers {
+  std::vector<uint32_t> ranks;
+  uint32_t self;
+};
+Expected<std::optional<AxisMembers>> membersOf(const MeshInfo &mesh, int rank, std::string_view axis);
+
 // A collective as a rank's peers see it.
 struct CollectiveCall {
   CollectiveKind kind;

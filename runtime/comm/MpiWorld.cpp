@@ -589,13 +589,13 @@ public:
   Expected<Communicator *> axis(std::string_view name) override {
     if (auto found = axes.find(name); found != axes.end())
       return static_cast<Communicator *>(found->second.get());
-    auto self = static_cast<uint32_t>(engine.rank);
-    auto members = mesh.members(self, name);
-    if (!members)
-      return Status::error(ErrorCode::notFound, "the mesh has no axis '{}'", name);
+    BRAID_ASSIGN(std::optional<AxisMembers> members, membersOf(mesh, engine.rank, name));
+    // Those that this rank is not on count, too: the others of an axis were asked for them.
     int number = static_cast<int>(axes.size()) + 1;
-    auto communicator = std::make_unique<MpiCommunicator>(engine, std::string(name), *members,
-                                                          static_cast<int>(*mesh.coordinate(self, name)), number);
+    std::unique_ptr<MpiCommunicator> communicator;
+    if (members)
+      communicator = std::make_unique<MpiCommunicator>(engine, std::string(name), std::move(members->ranks),
+                                                       static_cast<int>(members->self), number);
     return static_cast<Communicator *>(axes.emplace(std::string(name), std::move(communicator)).first->second.get());
   }
 

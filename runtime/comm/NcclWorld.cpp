@@ -207,10 +207,12 @@ private:
   // the ranks take theirs one after the other, by rank, when all of them have come: whoever waits holds GPUs of lower
   // ranks only, and what two collectives share both use in the same order.
   Status takeTurn(std::unique_lock<std::timed_mutex> &turn, const CollectiveCall &call) {
+    std::vector<uint32_t> order = members; // a pair may begin with the higher one
+    std::ranges::sort(order);
     for (int next = 0; gpu.hasSeveralAxes && next < size(); ++next) {
       if (next > 0)
         BRAID_TRY(host.meet(call));
-      if (next != rank())
+      if (order[static_cast<size_t>(next)] != members[static_cast<size_t>(rank())])
         continue;
       do { // who had the GPU may have failed
         BRAID_TRY(hosts.health().withContext(call.on(axis())));
@@ -386,7 +388,7 @@ public:
     int axes = 0;
     for (const std::vector<AxisInfo> &view : {mesh.dense, mesh.expert})
       axes += static_cast<int>(std::ranges::count_if(view, [](const AxisInfo &axis) { return axis.size > 1; }));
-    gpu.hasSeveralAxes = axes > 1;
+    gpu.hasSeveralAxes = axes > 1 || mesh.size(stageAxis).value_or(1) > 1; // which has pairs
   }
 
   Gpu gpu;
@@ -412,10 +414,10 @@ public:
     if (auto found = axes.find(name); found != axes.end())
       return static_cast<Communicator *>(found->second.get());
     BRAID_ASSIGN(Communicator * hosts, host.axis(name));
-    auto members = mesh.members(static_cast<uint32_t>(host.rank()), name);
+    BRAID_ASSIGN(std::optional<AxisMembers> members, membersOf(mesh, host.rank(), name));
     if (!members)
-      return Status::error(ErrorCode::notFound, "the mesh has no axis '{}'", name);
-    auto communicator = std::make_unique<NcclCommunicator>(gpu, *hosts, host, *members);
+      return static_cast<Communicator *>(nullptr);
+    auto communicator = std::make_unique<NcclCommunicator>(gpu, *hosts, host, std::move(members->ranks));
     Status status = communicator->open().withContext(fmt::format("axis {}", name));
     if (!status.ok()) {
       abort(status); // the others wait for this rank

@@ -278,11 +278,11 @@ public:
   Expected<Communicator *> axis(std::string_view name) override {
     if (auto found = axes.find(name); found != axes.end())
       return static_cast<Communicator *>(found->second.get());
-    auto members = worldState.mesh.members(static_cast<uint32_t>(self), name);
+    BRAID_ASSIGN(std::optional<AxisMembers> members, membersOf(worldState.mesh, self, name));
     if (!members)
-      return Status::error(ErrorCode::notFound, "the mesh has no axis '{}'", name);
-    uint32_t coordinate = *worldState.mesh.coordinate(static_cast<uint32_t>(self), name);
-    auto communicator = std::make_unique<ThreadCommunicator>(worldState.group(std::string(name), *members), coordinate);
+      return static_cast<Communicator *>(nullptr);
+    auto communicator =
+        std::make_unique<ThreadCommunicator>(worldState.group(std::string(name), members->ranks), members->self);
     return static_cast<Communicator *>(axes.emplace(std::string(name), std::move(communicator)).first->second.get());
   }
 

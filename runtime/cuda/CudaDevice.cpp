@@ -53,9 +53,9 @@ void countPrograms(const flatbuffers::Vector<flatbuffers::Offset<schema::Command
 
 std::vector<const schema::Entry *> keptEntries(const Program &program) {
   std::vector<const schema::Entry *> entries;
-  for (uint32_t i = 0; i < program.entries().size(); ++i)
-    if (program.entries()[i].kept)
-      entries.push_back(program.file().entries()->Get(i));
+  for (const EntryInfo &entry : program.entries())
+    if (entry.kept)
+      entries.push_back(program.file().entries()->Get(entry.index));
   return entries;
 }
 

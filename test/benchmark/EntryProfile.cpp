@@ -213,13 +213,12 @@ std::string family(const ExecutedCommand &command) {
 } // namespace
 
 Expected<EntryCommands> executedCommands(const Program &program, const std::string &entry) {
+  const EntryInfo *info = program.findEntry(entry);
+  if (!info)
+    return Status::error(ErrorCode::notFound, "{}: no entry '{}'", program.path(), entry);
   Unroller unroller(program);
-  for (const schema::Entry *candidate : *program.file().entries())
-    if (candidate->name()->string_view() == entry) {
-      BRAID_TRY(unroller.add(*candidate->commands()));
-      return unroller.finish();
-    }
-  return Status::error(ErrorCode::notFound, "{}: no entry '{}'", program.path(), entry);
+  BRAID_TRY(unroller.add(*program.file().entries()->Get(info->index)->commands()));
+  return unroller.finish();
 }
 
 Expected<EntryProfile> profileEntry(Session &session, const std::string &entry, int runs,

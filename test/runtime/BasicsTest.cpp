@@ -104,6 +104,29 @@ TEST(Mesh, MembersAndCoordinatesOfBothViews) {
       EXPECT_EQ((*mesh.members(rank, axis))[*mesh.coordinate(rank, axis)], rank) << axis;
 }
 
+TEST(Mesh, PairsOfPipelineStages) {
+  MeshInfo mesh;
+  mesh.dense = {{"pp", 3}, {"dp", 2}, {"tp", 2}};
+  mesh.expert = {{"pp", 3}, {"ep", 4}};
+  EXPECT_EQ(*mesh.size("pp[0,1]"), 2u);
+  EXPECT_EQ(*mesh.members(2, "pp[0,1]"), (std::vector<uint32_t>{2, 6}));
+  EXPECT_EQ(*mesh.members(6, "pp[0,1]"), (std::vector<uint32_t>{2, 6}));
+  EXPECT_EQ(*mesh.members(11, "pp[2,0]"), (std::vector<uint32_t>{11, 3}));
+  EXPECT_EQ(*mesh.coordinate(11, "pp[2,0]"), 0u);
+  EXPECT_EQ(*mesh.coordinate(3, "pp[2,0]"), 1u);
+  EXPECT_FALSE(mesh.members(4, "pp[2,0]"));
+  EXPECT_FALSE(mesh.coordinate(4, "pp[2,0]"));
+  // One spelling, of two stages that are there.
+  for (const char *axis :
+       {"pp[0,3]", "pp[1,1]", "pp[0]", "pp[0,1", "pp[00,1]", "pp[0, 1]", "pp[0,1]x", "pp[0,1,2]", "pp[-1,0]", "dp[0,1]",
+        "pp*dp[0,1]", "pp[]", "pp[,]", "pp[", "[0,1]", "pp[0,1]*dp", "pp[4294967296,1]"})
+    for (uint32_t rank : {0u, 11u}) {
+      EXPECT_FALSE(mesh.size(axis)) << axis;
+      EXPECT_FALSE(mesh.coordinate(rank, axis)) << axis;
+      EXPECT_FALSE(mesh.members(rank, axis)) << axis;
+    }
+}
+
 TEST(CpuFeatures, NamesMissingAndUnknownOnes) {
   EXPECT_TRUE(checkCpuFeatures({}).ok());
   std::vector<std::string> names = {"quantum"};

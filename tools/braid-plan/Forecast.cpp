@@ -270,10 +270,8 @@ private:
 } // namespace
 
 Forecast plan::forecast(const Program &program, const std::string &entry, const Cluster &cluster) {
-  for (const schema::Entry *candidate : *program.file().entries())
-    if (candidate->name()->string_view() == entry)
-      return Forecaster(program, cluster).run(*candidate);
-  return {};
+  auto info = program.findEntry(entry);
+  return info ? Forecaster(program, cluster).run(*program.file().entries()->Get(info->index)) : Forecast{};
 }
 
 double plan::tokensOf(const Program &program, const runtime::EntryInfo &entry) {

@@ -67,9 +67,7 @@ void count(const Program &program, const Commands &commands, uint64_t times, Ent
 
 EntrySummary summarize(const Program &program, const EntryInfo &entry) {
   EntrySummary summary;
-  for (const schema::Entry *candidate : *program.file().entries())
-    if (candidate->name()->string_view() == entry.name)
-      count(program, *candidate->commands(), 1, summary);
+  count(program, *program.file().entries()->Get(entry.index)->commands(), 1, summary);
   return summary;
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/comm/LinkProbe.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <random>
@@ -335,6 +336,52 @@ TEST(Communicators, AxesOfBothViewsAndTheirProducts) {
       EXPECT_EQ(group.axis("pp").message(), "the mesh has no axis 'pp'");
       EXPECT_EQ(group.axis("dp*ep").message(), "the mesh has no axis 'dp*ep'");
       EXPECT_EQ(group.world().size(), 4);
+      return Status::success();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+// Ranks of different stages are on different pairs: those that they are not on they are asked for all the same.
+TEST(Communicators, PairsOfStages) {
+  for (int ranks : communicatorBackend().worldSizes()) {
+    if (ranks != 4)
+      continue;
+    MeshInfo mesh;
+    mesh.dense = {{"pp", 4}};
+    Status status = communicatorBackend().run(mesh, patient, [&](CommunicatorGroup &group) -> Status {
+      int rank = group.rank();
+      const std::vector<std::array<int, 2>> pairs = {{0, 1}, {1, 2}, {2, 3}, {3, 0}, {2, 1}};
+      std::vector<Communicator *> own;
+      for (auto [first, second] : pairs) {
+        BRAID_ASSIGN(Communicator * pair, group.axis(fmt::format("pp[{},{}]", first, second)));
+        EXPECT_EQ(pair != nullptr, rank == first || rank == second);
+        if (pair) {
+          EXPECT_EQ(pair->size(), 2);
+          EXPECT_EQ(pair->rank(), rank == second);
+        }
+        own.push_back(pair);
+      }
+      // Behind axes that this rank is not on: what it sends on this one is known as of this one.
+      BRAID_ASSIGN(Communicator * all, group.axis("pp"));
+      EXPECT_EQ(all->size(), 4);
+      std::vector<int32_t> mine = {rank + 10}, got = {-1};
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        Communicator *pair = own[i];
+        if (!pair)
+          continue;
+        for (bool reverse : {false, true})
+          for (bool cyclic : {false, true}) {
+            BRAID_TRY(pair->shift({in(mine), out(got), 4, cyclic, reverse}, "shift"));
+            bool receives = cyclic || pair->rank() == (reverse ? 0 : 1);
+            EXPECT_EQ(got[0], receives ? pairs[i][static_cast<size_t>(1 - pair->rank())] + 10 : 0);
+          }
+        BRAID_TRY(pair->allReduce(in(mine), out(got), 4, DType::i32, "sum"));
+        EXPECT_EQ(got[0], 20 + pairs[i][0] + pairs[i][1]);
+      }
+      BRAID_TRY(all->allReduce(in(mine), out(got), 4, DType::i32, "total"));
+      EXPECT_EQ(got[0], 46);
+      EXPECT_EQ(group.axis("pp[0,4]").message(), "the mesh has no axis 'pp[0,4]'");
       return Status::success();
     });
     EXPECT_TRUE(status.ok()) << status.message();

@@ -1,0 +1,242 @@
+// Programs with pipeline stages: what the view of each stage shows, which files are refused, and what ranks of several stages
+// do together.
+#include "test/runtime/TestProgram.h"
+
+#include "runtime/Communicator.h"
+#include "runtime/ThreadPool.h"
+#include "runtime/comm/ThreadWorld.h"
+
+#include <functional>
+
+using namespace braid::runtime;
+using namespace braid::runtime::test;
+namespace schema = braid::schema;
+
+namespace {
+
+// Each stage has tensors 'x' and 'y' and a parameter, which it adds to what the one before sends, and sends that on; the last
+// sends the end to the first. Those of stage s begin with arena 2 s, tensor 3 s and entry s.
+struct Staged : TestProgram {
+  explicit Staged(int count = 3, uint32_t dp = 2) {
+    addKernels();
+    axis(std::string(stageAxis), static_cast<uint32_t>(count));
+    axis("dp", dp);
+    axis(std::string(stageAxis), static_cast<uint32_t>(count), true);
+    axis("edp", dp, true);
+    stream("dp", "dp");
+    for (int s = 0; s < count; ++s)
+      stream(pair(s, count), pair(s, count));
+    for (int s = 0; s < count; ++s) {
+      uint32_t io = arena("io", 1024), parameters = arena("parameters", 1024);
+      arenas[io]->stage = arenas[parameters]->stage = s;
+      tensor("x", schema::DType::f32, {4}, io, 0);
+      tensor("y", schema::DType::f32, {4}, io, 64 * (s + 1), schema::Role::output);
+      tensor("layers.{}.w", schema::DType::f32, {4}, parameters, 0, schema::Role::parameter, {2 * s, 2 * s + 1});
+    }
+    for (int s = 0; s < count; ++s) {
+      uint32_t io = 2 * static_cast<uint32_t>(s);
+      auto x = [&] { return buffer(io, 0, 16); };
+      auto y = [&] { return buffer(io, 64 * (io / 2 + 1), 16); };
+      int before = (s + count - 1) % count;
+      std::vector<CommandPtr> commands;
+      auto add = [&](auto body, uint32_t stream = 0) { commands.push_back(command(std::move(body), "step", stream)); };
+      auto pass = [&](int from, BufferPtr send, BufferPtr recv) {
+        add(collective(schema::CollectiveKind::shift, pair(from, count), std::move(send), std::move(recv)),
+            2 + static_cast<uint32_t>(from));
+      };
+      if (s > 0) {
+        pass(before, y(), x());
+        add(recordEvent(0), 2 + static_cast<uint32_t>(before));
+        add(waitEvent(0));
+      }
+      add(launch(addScaled, {4, 1, 1}, arg("x", x()), arg("y", buffer(io + 1, 0, 16)), arg("out", y()),
+                 arg("scale", 1.0)));
+      add(recordEvent(1));
+      add(waitEvent(1), 2 + static_cast<uint32_t>(s));
+      pass(s, y(), buffer(io, 512, 16));
+      add(recordEvent(2), 2 + static_cast<uint32_t>(s));
+      add(waitEvent(2));
+      if (s == 0) {
+        pass(before, y(), y());
+        add(recordEvent(3), 2 + static_cast<uint32_t>(before));
+        add(waitEvent(3));
+      }
+      entry("main", std::move(commands), 4).stage = s;
+      entries.back()->inputs = {static_cast<uint32_t>(3 * s)};
+      entries.back()->outputs = {static_cast<uint32_t>(3 * s + 1)};
+    }
+  }
+
+  // From a stage to the next, from the last to the first.
+  static std::string pair(int from, int count) { return fmt::format("pp[{},{}]", from, (from + 1) % count); }
+};
+
+} // namespace
+
+TEST(Stages, AViewShowsItsStageOnly) {
+  auto loaded = Staged().parse();
+  ASSERT_TRUE(loaded) << loaded.message();
+  std::shared_ptr<const Program> first = *loaded;
+  EXPECT_EQ(first->stages(), 3u);
+  EXPECT_EQ(first->ownStage(), 0u);
+  EXPECT_EQ(first->mesh().worldSize(), 6u);
+  std::shared_ptr<const Program> last = first->stage(2);
+  *loaded = nullptr;
+  first = nullptr; // a view keeps the file
+  EXPECT_EQ(last->ownStage(), 2u);
+  EXPECT_EQ(last->stage(1)->fileHash(), last->fileHash());
+  ASSERT_EQ(last->tensors().size(), 3u);
+  ASSERT_EQ(last->entries().size(), 1u);
+  const EntryInfo &entry = last->entries()[0];
+  EXPECT_EQ(entry.index, 2u);
+  EXPECT_EQ(entry.inputs, std::vector<uint32_t>{0});
+  EXPECT_EQ(entry.outputs, std::vector<uint32_t>{1});
+  EXPECT_EQ(last->findTensor("y")->offset, 192u);
+  EXPECT_EQ(last->findTensor("layers.{}.w")->layers, (std::vector<int32_t>{4, 5}));
+  ASSERT_EQ(last->arenas().size(), 6u);
+  EXPECT_EQ(last->arenas()[0].bytes, 0u);
+  EXPECT_EQ(last->arenas()[4].bytes, 1024u);
+  EXPECT_EQ(last->arenaBytes([](std::string_view) { return true; }), (std::vector<uint64_t>{0, 0, 0, 0, 528, 32}));
+  for (uint32_t rank = 0; rank < 6; ++rank)
+    EXPECT_EQ(last->ofRank(rank)->ownStage(), rank / 2);
+  EXPECT_EQ(last->firstRank(1), 2u);
+  EXPECT_TRUE(last->isOn("pp[1,2]") && last->isOn("pp[2,0]") && last->isOn("dp") && last->isOn("pp"));
+  EXPECT_FALSE(last->isOn("pp[0,1]"));
+}
+
+TEST(Stages, WhatIsLeftOutIsLeftOutOfEveryStage) {
+  Staged staged;
+  for (int s = 0; s < 3; ++s) {
+    schema::EntryT &eval =
+        staged.entry("eval_step", list(command(fill(buffer(2 * static_cast<uint32_t>(s), 0, 8), 0))));
+    eval.stage = s;
+  }
+  auto loaded = Program::parse(staged.bytes(), "test.braid", evaluates);
+  ASSERT_TRUE(loaded) << loaded.message();
+  for (uint32_t s = 0; s < 3; ++s) {
+    std::shared_ptr<const Program> view = (*loaded)->stage(s);
+    EXPECT_FALSE(view->findEntry("main")->kept);
+    EXPECT_TRUE(view->findEntry("eval_step")->kept);
+    for (uint32_t arena = 0; arena < 6; ++arena)
+      EXPECT_EQ(view->arenas()[arena].bytes, arena / 2 != s ? 0u : arena % 2 ? 32u : 8u);
+  }
+}
+
+TEST(Stages, RanksOfStagesPassValuesOn) {
+  for (int stages : {2, 3}) {
+    auto program = Staged(stages).parse();
+    ASSERT_TRUE(program) << program.message();
+    auto world = ThreadWorld::create((*program)->mesh());
+    ASSERT_TRUE(world) << world.message();
+    Status status = runOnRanks((*world)->size(), [&](int rank) -> Status {
+      SessionOptions options;
+      options.threads = 1;
+      options.rank = rank;
+      options.worldSize = (*world)->size();
+      options.comm = &(*world)->group(rank);
+      BRAID_ASSIGN(auto session, Session::create(*program, options));
+      uint32_t stage = static_cast<uint32_t>(rank) / 2;
+      EXPECT_EQ(session->program().ownStage(), stage);
+      for (int run = 0; run < 3; ++run) {
+        float begin = static_cast<float>(100 * (rank % 2) + 10 * run);
+        for (float &value : values<float>(*session, "layers.{}.w"))
+          value = static_cast<float>(stage + 1);
+        if (stage == 0)
+          std::ranges::fill(values<float>(*session, "x"), begin);
+        runEntry(*session);
+        // The first has the end, the others what they passed on.
+        float expected = begin + (stage == 0 ? static_cast<float>(stages * (stages + 1) / 2)
+                                             : static_cast<float>((stage + 1) * (stage + 2) / 2));
+        EXPECT_EQ(values<float>(*session, "y")[3], expected) << "rank " << rank << " of " << stages << " stages";
+      }
+      return Status::success();
+    });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+TEST(Stages, ARankIsNotOnAPairOfOthers) {
+  TestProgram p; // without stages nobody knows that but the session
+  p.axis("pp", 3);
+  p.arena("io", 256);
+  p.entry("main",
+          list(command(collective(schema::CollectiveKind::shift, "pp[0,1]", buffer(0, 0, 4), buffer(0, 4, 4)))));
+  auto program = p.parse();
+  ASSERT_TRUE(program) << program.message();
+  auto world = ThreadWorld::create((*program)->mesh());
+  ASSERT_TRUE(world) << world.message();
+  for (int rank = 0; rank < 3; ++rank) {
+    SessionOptions options;
+    options.rank = rank;
+    options.worldSize = 3;
+    options.comm = &(*world)->group(rank);
+    Status status = Session::create(*program, options).status();
+    EXPECT_EQ(status.ok(), rank < 2);
+    if (rank == 2)
+      EXPECT_EQ(status.message(), "entry 'main' command 0: rank 2 is not on axis 'pp[0,1]'");
+  }
+}
+
+TEST(Stages, RefusesEveryBrokenRule) {
+  struct Case {
+    const char *sentence;
+    std::function<void(Staged &)> damage;
+  };
+  const Case cases[] = {
+      {"arena 'io': stage -2; valid: 0 and more, or -1 for none", [](Staged &p) { p.arenas[2]->stage = -2; }},
+      {"arena 'io' has a stage, but arena 'parameters' has none", [](Staged &p) { p.arenas[3]->stage = -1; }},
+      {"arena 'io' has a stage, but entry 'main' has none", [](Staged &p) { p.entries[2]->stage = -1; }},
+      {"arenas of 3 stages, the last of them 2, but the mesh has 2 ranks along pp; valid: stages 0 to 1",
+       [](Staged &p) { p.mesh->dense[0]->size = p.mesh->expert[0]->size = 2; }},
+      {"arenas of 3 stages, the last of them 3, but the mesh has 3 ranks along pp; valid: stages 0 to 2",
+       [](Staged &p) { p.arenas[4]->stage = p.arenas[5]->stage = 3; }},
+      {"arenas of 3 stages, the last of them 2, but the mesh has 1 ranks along pp",
+       [](Staged &p) { p.mesh->dense[0]->name = p.mesh->expert[0]->name = "qp"; }},
+      {"entry 'main': stage 0 has it, but stage 1 has not; every stage has the same entries",
+       [](Staged &p) { p.entries[1]->stage = 2; }},
+      {"entry 'main': stage 0 has it, but stage 2 has not", [](Staged &p) { p.entries.pop_back(); }},
+      {"stage 1: entry 'main' is declared twice", [](Staged &p) { p.entry("main", {}).stage = 1; }},
+      {"stage 1: arena 'io' is declared twice", [](Staged &p) { p.arenas[3]->name = "io"; }},
+      {"stage 2: tensor 'x' is declared twice", [](Staged &p) { p.tensors[7]->name = "x"; }},
+      {"tensor 'y': arena 6 of 6", [](Staged &p) { p.tensors[7]->arena = 6; }},
+      {"entry 'main': input tensor 9 of 9", [](Staged &p) { p.entries[1]->inputs = {9}; }},
+      {"entry 'main' of stage 1: its input 'x' lies in arena 'io' of stage 2",
+       [](Staged &p) { p.entries[1]->inputs = {6}; }},
+      {"entry 'main' of stage 1: its output 'layers.{}.w' lies in arena 'parameters' of stage 0",
+       [](Staged &p) { p.entries[1]->outputs = {2}; }},
+      {"stage 1: entry 'main' command 1: buffer 'target': arena 4 'io' is of stage 2, but the entry of stage 1",
+       [](Staged &p) {
+         p.entries[1]->commands = list(command(fill(buffer(2, 0, 4), 0)), command(fill(buffer(4, 0, 4), 0)));
+       }},
+      {"stage 1: entry 'main' command 0: a collective of axis 'pp[2,0]', which has no rank of stage 1",
+       [](Staged &p) {
+         p.entries[1]->commands =
+             list(command(collective(schema::CollectiveKind::shift, "pp[2,0]", buffer(2, 0, 4), buffer(2, 4, 4))));
+       }},
+      {"stage 0: entry 'main' command 0: stream 3 is of axis 'pp[1,2]', which has no rank of stage 0",
+       [](Staged &p) { p.entries[0]->commands = list(command(recordEvent(0), "", 3)); }},
+      {"the mesh has no axis 'pp[0,3]'", [](Staged &p) { p.streams[2]->axis = "pp[0,3]"; }},
+      {"mesh dense: 'p[p' cannot be an axis name", [](Staged &p) { p.mesh->dense[1]->name = "p[p"; }},
+      {"stage 1: tensor 'layers.{}.w': its shard over 'pp' lies across stages, but a tensor is of stage 1 alone",
+       [](Staged &p) {
+         p.tensors[5]->shards.push_back(std::make_unique<schema::ShardT>());
+         p.tensors[5]->shards[0]->axis = "pp";
+       }},
+      {"stage 1: tensor 'coordinate.pp[2,0]': axis 'pp[2,0]' has no rank of stage 1",
+       [](Staged &p) { p.tensor("coordinate.pp[2,0]", schema::DType::i32, {1}, 2, 0); }},
+      {"stage 2: tensor 'm' belongs to 'v', which does not exist", // stage 0 has one
+       [](Staged &p) {
+         p.tensor("v", schema::DType::f32, {4}, 1, 512, schema::Role::parameter);
+         auto &moment = p.tensor("m", schema::DType::f32, {4}, 5, 512, schema::Role::moment);
+         moment.of = "v", moment.slot = "first";
+       }},
+  };
+  for (const Case &broken : cases) {
+    Staged staged;
+    broken.damage(staged);
+    auto loaded = staged.parse();
+    EXPECT_FALSE(loaded) << "accepted, expected: " << broken.sentence;
+    EXPECT_NE(loaded.message().find(broken.sentence), std::string::npos)
+        << "expected: " << broken.sentence << "\n     got: " << loaded.message();
+  }
+}
