@@ -73,6 +73,31 @@ static void resolveSchedule(CompileOptions &options, ScheduleSpec &keys, bool ma
     options.chunkSize = keys.chunkSize;
 }
 
+/// Stages and micro-batches of a description, as the mesh has them; false after a message.
+static bool resolveStages(const CompileOptions &options, ModelSpec &spec) {
+  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
+  if (!mesh) { // said where the mesh is read
+    llvm::consumeError(mesh.takeError());
+    return true;
+  }
+  int64_t &parts = spec.train.microBatches, rows = spec.train.batch, ranks = mesh->size("dp");
+  spec.schedule.stages = mesh->size("pp");
+  if (options.stageLayers && spec.schedule.stages == 1)
+    return fail("--stage-layers=" + *options.stageLayers +
+                " shares layers out among stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh");
+  // What does not divide the batch is said of the batch.
+  if (parts == 0 && spec.schedule.stages > 1) {
+    int64_t most = rows % ranks ? 1 : std::min({rows / ranks, 4 * spec.schedule.stages, maxMicroBatches});
+    for (parts = most; rows / ranks % parts;)
+      --parts;
+  }
+  if (parts > 1 && rows % parts == 0 && rows / parts % ranks)
+    return fail("train.micro_batches: each of " + Twine(parts) + " parts of train.batch " + Twine(rows) + " has " +
+                Twine(rows / parts) + " rows, which dp = " + Twine(ranks) +
+                " ranks (--mesh) do not divide; valid: a divisor of " + Twine(rows / ranks) + ", the rows of a rank");
+  return true;
+}
+
 /// A model description, with flags in the place of its keys, becomes a module in phase `model`.
 static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &job, StringRef text) {
   auto report = [](const std::string &message) { fail(message); };
@@ -87,6 +112,8 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   take("--decode-batch", "decode_batch", options.decodeBatch);
   take("--context-len", "context_len", options.contextLen);
   take("--accumulation-steps", "train.accumulation_steps", options.accumulationSteps);
+  take("--micro-batches", "train.micro_batches", options.microBatches);
+  take("--stage-layers", "schedule.stage_layers", options.stageLayers);
   take("--recompute", "schedule.recompute", options.recompute);
   take("--activation-budget", "schedule.activation_budget", options.activationBudget);
   take("--sp-algorithm", "schedule.sp_algorithm", options.spAlgorithm);
@@ -106,6 +133,8 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
              nullptr;
   }
   resolveSchedule(options, spec->schedule, /*marked=*/false, Phase::model, options.toPhase.value_or(Phase::commands));
+  if (!resolveStages(options, *spec))
+    return {};
   FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
@@ -220,6 +249,9 @@ static bool withModule(
                 Twine(" belongs to a model description, ") + input + " has its shapes already");
   if (!isModel && job.options.accumulationSteps)
     return fail("--accumulation-steps belongs to a model description, " + input + " has its entry points already");
+  if (!isModel && (job.options.microBatches || job.options.stageLayers))
+    return fail((job.options.microBatches ? "--micro-batches" : "--stage-layers") +
+                Twine(" belongs to a model description, ") + input + " has its entry points already");
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +
                 Twine(" belongs to a model description, ") + input + " has its layers already");

@@ -4,12 +4,14 @@
 using namespace mlir;
 using namespace braid;
 
-EntryBuilder::EntryBuilder(const ModelSpec &spec, ModuleOp module, StringRef name)
-    : FunctionBuilder(spec, module, name) {
+EntryBuilder::EntryBuilder(const ModelSpec &spec, ModuleOp module, StringRef name, std::optional<int64_t> stage)
+    : FunctionBuilder(spec, module, stagedName(name, stage)) {
   function->setAttr(attrs::entry, builder.getUnitAttr());
+  if (stage)
+    function->setAttr(attrs::stage, builder.getI64IntegerAttr(*stage));
 }
 
-SmallVector<NamedAttribute> EntryBuilder::describe(const NamedTensor &tensor, StringRef role) {
+SmallVector<NamedAttribute> EntryBuilder::describe(const ModelTensor &tensor, StringRef role) {
   SmallVector<NamedAttribute> list = {builder.getNamedAttr(attrs::name, builder.getStringAttr(tensor.name)),
                                       builder.getNamedAttr(attrs::role, builder.getStringAttr(role))};
   if (!tensor.layers.empty())
@@ -34,27 +36,34 @@ NamedAttribute EntryBuilder::dimsAttr(ArrayRef<std::string> names) {
   return builder.getNamedAttr(attrs::dims, builder.getArrayAttr(list));
 }
 
-Value EntryBuilder::input(StringRef name, Type type, ArrayRef<Dim> dims) {
+Value EntryBuilder::input(StringRef name, Type type, ArrayRef<Dim> dims, StringRef role) {
   SmallVector<NamedAttribute> list = {builder.getNamedAttr(attrs::name, builder.getStringAttr(name)),
-                                      builder.getNamedAttr(attrs::role, builder.getStringAttr("input"))};
+                                      builder.getNamedAttr(attrs::role, builder.getStringAttr(role))};
   if (!dims.empty())
     list.push_back(dimsAttr(namesOf(dims)));
   argumentAttrs.push_back(builder.getDictionaryAttr(list));
   return block->addArgument(type, loc(name));
 }
 
-Value EntryBuilder::argument(const NamedTensor &t, StringRef role) {
+Value EntryBuilder::argument(const ModelTensor &t, StringRef role) {
   argumentAttrs.push_back(builder.getDictionaryAttr(describe(t, role)));
   return block->addArgument(t.type(), loc(t.name));
 }
 
 void EntryBuilder::output(StringRef name, Value value) {
-  NamedTensor t;
+  ModelTensor t;
   t.name = name.str();
   result(t, "output", value);
 }
 
-void EntryBuilder::result(const NamedTensor &t, StringRef role, Value value, std::optional<unsigned> alias) {
+void EntryBuilder::stageOutput(StringRef name, Value value, ArrayRef<Dim> dims) {
+  ModelTensor t;
+  t.name = name.str();
+  t.dims = namesOf(dims);
+  result(t, kStageOutput, value);
+}
+
+void EntryBuilder::result(const ModelTensor &t, StringRef role, Value value, std::optional<unsigned> alias) {
   SmallVector<NamedAttribute> list = describe(t, role);
   if (alias)
     list.push_back(builder.getNamedAttr(attrs::alias, builder.getI64IntegerAttr(*alias)));
@@ -62,9 +71,9 @@ void EntryBuilder::result(const NamedTensor &t, StringRef role, Value value, std
   results.push_back(value);
 }
 
-void EntryBuilder::resultOf(const NamedTensor &parameter, const std::string &name, StringRef role, StringRef slot,
+void EntryBuilder::resultOf(const ModelTensor &parameter, const std::string &name, StringRef role, StringRef slot,
                             Value value) {
-  NamedTensor t = parameter;
+  ModelTensor t = parameter;
   t.name = name;
   SmallVector<NamedAttribute> list = describe(t, role);
   list.push_back(builder.getNamedAttr(attrs::of, builder.getStringAttr(parameter.name)));
@@ -74,11 +83,11 @@ void EntryBuilder::resultOf(const NamedTensor &parameter, const std::string &nam
   results.push_back(value);
 }
 
-void EntryBuilder::moment(const NamedTensor &parameter, StringRef slot, Value value) {
+void EntryBuilder::moment(const ModelTensor &parameter, StringRef slot, Value value) {
   resultOf(parameter, parameter.name + "." + slot.str(), "moment", slot, value);
 }
 
-void EntryBuilder::gradient(const NamedTensor &parameter, Value value) {
+void EntryBuilder::gradient(const ModelTensor &parameter, Value value) {
   resultOf(parameter, "gradient." + parameter.name, "gradient", "", value);
 }
 
@@ -273,12 +282,8 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
   if (flow.routerLoss)
     step.carried.push_back(flow.routerLoss);
   LayerWalk walk(entry, flow.documents, cached, drops, step.carried.size());
-  RankedTensorType firstValue;
-  for (const auto &group : layers)
-    for (const Layer &layer : group)
-      firstValue = firstValue ? firstValue : layer.firstValue;
-  if (firstValue)
-    step.carried.push_back(entry.zeros(firstValue));
+  if (flow.firstValue)
+    step.carried.push_back(flow.firstValue);
   if (flow.drawKeys)
     step.carried.push_back(flow.drawKeys);
   SmallVector<Value> newStates;
@@ -307,5 +312,9 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
   flow.x = step.carried[0];
   if (flow.routerLoss)
     flow.routerLoss = step.carried[1];
+  if (flow.firstValue)
+    flow.firstValue = step.carried[flow.routerLoss ? 2 : 1];
+  if (flow.drawKeys)
+    flow.drawKeys = step.carried.back();
   flow.states = std::move(newStates);
 }

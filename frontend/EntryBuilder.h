@@ -12,20 +12,24 @@ using LayerTable = std::vector<std::vector<Layer>>;
 /// A public function under construction: named arguments in front, named results at the end.
 class EntryBuilder : public FunctionBuilder {
 public:
-  EntryBuilder(const ModelSpec &spec, mlir::ModuleOp module, llvm::StringRef name);
+  /// `stage`: of a pipeline, whose stages have an entry of this name each.
+  EntryBuilder(const ModelSpec &spec, mlir::ModuleOp module, llvm::StringRef name,
+               std::optional<int64_t> stage = std::nullopt);
 
   /// What the host gives; `dims` say what its dimensions count.
-  mlir::Value input(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Dim> dims = {});
+  mlir::Value input(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Dim> dims = {}, llvm::StringRef role = "input");
   /// A parameter or cache as an argument; returns its value.
-  mlir::Value argument(const NamedTensor &tensor, llvm::StringRef role);
+  mlir::Value argument(const ModelTensor &tensor, llvm::StringRef role);
   /// What the host reads.
   void output(llvm::StringRef name, mlir::Value value);
+  /// What goes on to the next stage: there an input of this name.
+  void stageOutput(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<Dim> dims);
   /// A parameter or cache as a result; `alias` is the number of the argument whose place it takes.
-  void result(const NamedTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
+  void result(const ModelTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
   /// Part of the optimizer's state of a parameter.
-  void moment(const NamedTensor &parameter, llvm::StringRef slot, mlir::Value value);
+  void moment(const ModelTensor &parameter, llvm::StringRef slot, mlir::Value value);
   /// What an update reads of a parameter that no loss trains.
-  void gradient(const NamedTensor &parameter, mlir::Value value);
+  void gradient(const ModelTensor &parameter, mlir::Value value);
   /// The function with all that was declared.
   mlir::func::FuncOp finish();
 
@@ -33,9 +37,9 @@ public:
   mlir::Value zeros(mlir::RankedTensorType type);
 
 private:
-  void resultOf(const NamedTensor &parameter, const std::string &name, llvm::StringRef role, llvm::StringRef slot,
+  void resultOf(const ModelTensor &parameter, const std::string &name, llvm::StringRef role, llvm::StringRef slot,
                 mlir::Value value);
-  llvm::SmallVector<mlir::NamedAttribute> describe(const NamedTensor &tensor, llvm::StringRef role);
+  llvm::SmallVector<mlir::NamedAttribute> describe(const ModelTensor &tensor, llvm::StringRef role);
   mlir::NamedAttribute dimsAttr(llvm::ArrayRef<std::string> names);
 
   llvm::DenseMap<mlir::Type, mlir::Value> constants;
@@ -46,6 +50,7 @@ private:
 /// What flows through the layers of an entry, and what they return.
 struct LayerFlow {
   mlir::Value x, documents, routerLoss; ///< routerLoss [B, T]: null where nothing is trained
+  mlir::Value firstValue; ///< null where no layer has one; zeros before the first that does
   mlir::Value drawKeys; ///< [B, 3]: null where no layer draws
   llvm::SmallVector<mlir::Value>
       states; ///< caches, stacked, in plan order; none: states are zeros and their results unused

@@ -1,6 +1,8 @@
 //===- LayerPlan.cpp - finding the period of the layers -----------------------------------------------------------===//
 #include "frontend/LayerPlan.h"
 #include <algorithm>
+#include <limits>
+#include <tuple>
 
 using namespace braid;
 
@@ -62,7 +64,7 @@ static void planFrom(const std::vector<Signature> &layers, int64_t first, std::v
     planFrom(layers, after, groups);
 }
 
-std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
+std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec, int64_t begin, int64_t end) {
   std::vector<Signature> layers;
   auto overlapDegreeOf = [&](int64_t layer) -> int64_t {
     auto own = spec.schedule.overlapDegrees.find(layer);
@@ -73,6 +75,31 @@ std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec) {
     layers.emplace_back(mixers, spec.ffnOf(l), spec.schedule.recomputes(l), overlapDegreeOf(l));
   }
   std::vector<LayerGroup> groups;
-  planFrom(layers, 0, groups);
+  layers.resize(end);
+  planFrom(layers, begin, groups);
   return groups;
+}
+
+std::vector<int64_t> braid::shareOut(const std::vector<double> &costs, double last, int64_t stages) {
+  auto layers = static_cast<int64_t>(costs.size());
+  std::vector<double> sums = {0};
+  for (double cost : costs)
+    sums.push_back(sums.back() + cost);
+  // best[s][l]: of layers [0, l) on s stages the cost of the dearest, and where the last of them begins. Of equals the one with
+  // more even stages, by the sum of squares.
+  using Choice = std::tuple<double, double, int64_t>;
+  constexpr double never = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<Choice>> best(stages + 1, std::vector<Choice>(layers + 1, {never, never, 0}));
+  best[0][0] = {0, 0, 0};
+  for (int64_t s = 1; s <= stages; ++s)
+    for (int64_t l = s; l <= layers - (stages - s); ++l)
+      for (int64_t begin = s - 1; begin < l; ++begin) {
+        auto [dearest, squares, at] = best[s - 1][begin];
+        double cost = sums[l] - sums[begin] + (s == stages ? last : 0);
+        best[s][l] = std::min(best[s][l], Choice{std::max(dearest, cost), squares + cost * cost, begin});
+      }
+  std::vector<int64_t> begins = {layers};
+  for (int64_t s = stages; s > 0; --s)
+    begins.insert(begins.begin(), std::get<2>(best[s][begins.front()]));
+  return begins;
 }

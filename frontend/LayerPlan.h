@@ -22,8 +22,13 @@ struct LayerGroup {
   std::vector<LayerRun> runs;
 };
 
-/// The plan with the fewest runs: layers before, a repeated period, the same again for the layers after.
-std::vector<LayerGroup> planLayers(const ModelSpec &spec);
+/// The plan of layers [begin, end) with the fewest runs: layers before, a repeated period, the same again for the layers
+/// after.
+std::vector<LayerGroup> planLayers(const ModelSpec &spec, int64_t begin, int64_t end);
+
+/// The layers with which each stage of a pipeline begins, and the number of all: `costs` of layers one behind the other so
+/// shared out that the dearest stage is as cheap as can be. `last` is what the last stage does beside its layers.
+std::vector<int64_t> shareOut(const std::vector<double> &costs, double last, int64_t stages);
 
 } // namespace braid
 

@@ -10,68 +10,134 @@ using namespace braid;
 
 namespace {
 
+/// What the ranks of one stage of a pipeline have; the whole model where there is one.
+struct Stage {
+  std::optional<int64_t> number; ///< absent: there is one
+  bool isFirst, isLast; ///< embeds tokens; computes the loss
+  std::vector<LayerGroup> plan;
+  std::vector<ModelTensor> tensors; ///< embedding, layers in plan order, final norm, head
+  size_t firstLayerWeight = 0, numLayerWeights = 0;
+  int64_t expertLayersBefore = 0; ///< of stages before it
+};
+
+/// All values of parameters of a stage, in the order of its tensors.
+using StageWeights = SmallVector<Value>;
+
 class ModelBuilder {
 public:
-  ModelBuilder(MLIRContext *context, const ModelSpec &spec)
-      : spec(spec), types(floatTypesOf(spec, context)), plan(planLayers(spec)) {
+  ModelBuilder(MLIRContext *context, const ModelSpec &spec) : spec(spec), types(floatTypesOf(spec, context)) {
     module = ModuleOp::create(NameLoc::get(StringAttr::get(context, spec.name)));
   }
   /// Null: reported.
   OwningOpRef<ModuleOp> build(DiagnosticFn error);
 
 private:
-  /// The layer functions for one entry shape, built once each.
-  const LayerTable &layersFor(EntryShape entry);
-  void collectParameters();
-  NamedTensor normTensor(StringRef part, double value) const;
+  /// The layer functions of a plan for one entry shape, built once each.
+  LayerTable layersFor(EntryShape entry, const std::vector<LayerGroup> &plan);
+  EntryShape trainShape() const { return {spec.train.batch / microBatches(), spec.train.seqLen, false}; }
+  int64_t microBatches() const { return std::max<int64_t>(spec.train.microBatches, 1); }
+  void collectStages();
+  void collectParameters(Stage &stage);
+  /// The weights that a token meets in each layer: what experts it does not choose have is not counted.
+  std::vector<double> layerCosts();
+  ModelTensor normTensor(StringRef part, double value) const;
   DictionaryAttr metadata();
+  /// Those of all stages, what two of them have once.
+  std::vector<ModelTensor> allTensors() const;
 
-  void buildInit();
-  void buildForward(bool training);
+  void buildInit(const Stage &stage);
+  void buildForward(const Stage &stage, bool training);
   void buildCached(StringRef name, int64_t tokens);
 
   /// All parameters as arguments of the entry.
-  SmallVector<Value> parameters(EntryBuilder &entry);
-  ValueRange layerWeights(ArrayRef<Value> all) const { return all.slice(1, numLayerWeights); }
+  StageWeights parameters(EntryBuilder &entry, const Stage &stage);
+  static ValueRange layerWeights(const Stage &stage, ArrayRef<Value> all) {
+    return all.slice(stage.firstLayerWeight, stage.numLayerWeights);
+  }
   Value embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens);
-  Value finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x);
+  Value finalNorm(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x);
   Value head(ArrayRef<Value> all) const { return spec.tieEmbeddings ? all.front() : all.back(); }
-  Value logits(EntryBuilder &entry, ArrayRef<Value> all, Value x);
+  Value logits(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x);
+  /// Zeros of the first value that layers take, null where none does.
+  Value firstValue(EntryBuilder &entry, EntryShape shape);
   /// Loads of the experts as gradients of what they correct.
-  void returnLoads(EntryBuilder &entry, const LayerTable &layers, ArrayRef<Value> loads);
+  void returnLoads(EntryBuilder &entry, const Stage &stage, const LayerTable &layers, ArrayRef<Value> loads);
+  /// Tables [layers, E] of a stage's groups as one of all layers: 0 where others have them.
+  Value joinLayers(EntryBuilder &entry, const Stage &stage, StringRef name, ArrayRef<Value> tables);
+  bool any(EntryShape shape, llvm::function_ref<bool(const Layer &)> has);
 
   const ModelSpec &spec;
   FloatTypes types;
-  std::vector<LayerGroup> plan;
+  std::vector<Stage> stages;
   OwningOpRef<ModuleOp> module;
-  std::map<std::tuple<int64_t, int64_t, bool>, LayerTable> tables;
-  std::vector<NamedTensor> tensors; ///< embedding, layers in plan order, final norm, head
-  size_t numLayerWeights = 0;
+  std::map<std::tuple<int64_t, int64_t, bool, std::string, char, bool, int64_t>, Layer> built;
+  int64_t expertLayers = 0;
 };
 
 } // namespace
 
-const LayerTable &ModelBuilder::layersFor(EntryShape entry) {
-  auto [it, isNew] = tables.try_emplace({entry.batch, entry.tokens, entry.cached});
-  if (!isNew)
-    return it->second;
-  std::map<std::tuple<std::string, char, bool, int64_t>, Layer> built;
+LayerTable ModelBuilder::layersFor(EntryShape entry, const std::vector<LayerGroup> &plan) {
+  LayerTable table;
   for (const LayerGroup &group : plan) {
-    std::vector<Layer> &layers = it->second.emplace_back();
+    std::vector<Layer> &layers = table.emplace_back();
     for (const LayerRun &run : group.runs) {
       // Without a backward there is nothing to compute again.
       bool recompute = run.recompute && !entry.cached;
       int64_t overlapDegree = entry.cached ? 0 : run.overlapDegree;
-      auto [layer, first] = built.try_emplace({run.mixers, run.ffn, recompute, overlapDegree});
+      auto [layer, first] = built.try_emplace(
+          {entry.batch, entry.tokens, entry.cached, run.mixers, run.ffn, recompute, overlapDegree});
       if (first)
         layer->second = buildLayer(spec, *module, entry, run.mixers, run.ffn, {recompute, overlapDegree});
       layers.push_back(layer->second);
     }
   }
-  return it->second;
+  return table;
 }
 
-NamedTensor ModelBuilder::normTensor(StringRef part, double value) const {
+bool ModelBuilder::any(EntryShape shape, llvm::function_ref<bool(const Layer &)> has) {
+  return llvm::any_of(stages, [&](const Stage &stage) {
+    return llvm::any_of(layersFor(shape, stage.plan), [&](auto &group) { return llvm::any_of(group, has); });
+  });
+}
+
+std::vector<double> ModelBuilder::layerCosts() {
+  std::vector<double> costs(spec.numLayers, 0);
+  std::vector<LayerGroup> plan = planLayers(spec, 0, spec.numLayers);
+  for (auto [group, layers] : llvm::zip_equal(plan, layersFor(trainShape(), plan)))
+    for (auto [run, layer] : llvm::zip_equal(group.runs, layers)) {
+      double cost = 0;
+      for (const WeightDecl &w : layer.weights) {
+        auto elements = static_cast<double>(RankedTensorType::get(w.shape, w.element).getNumElements());
+        if (!w.dims.empty() && w.dims.front() == "experts")
+          elements *= static_cast<double>(std::get<MoeSpec>(*spec.findFfn(run.ffn)).topK) /
+                      static_cast<double>(layer.numExperts);
+        cost += elements;
+      }
+      for (int32_t number : run.layers)
+        costs[number] = cost;
+    }
+  return costs;
+}
+
+void ModelBuilder::collectStages() {
+  int64_t count = spec.schedule.stages;
+  std::vector<int64_t> begins = {0};
+  if (!spec.schedule.stageLayers.empty() && count > 1)
+    for (int64_t layers : spec.schedule.stageLayers)
+      begins.push_back(begins.back() + layers);
+  else if (count > 1)
+    begins = shareOut(layerCosts(), static_cast<double>(spec.dModel) * static_cast<double>(spec.vocabSize), count);
+  else
+    begins.push_back(spec.numLayers);
+  for (int64_t s = 0; s < count; ++s) {
+    Stage &stage = stages.emplace_back(Stage{count > 1 ? std::optional(s) : std::nullopt, s == 0, s + 1 == count,
+                                             planLayers(spec, begins[s], begins[s + 1]), {}});
+    stage.expertLayersBefore = expertLayers;
+    collectParameters(stage);
+  }
+}
+
+ModelTensor ModelBuilder::normTensor(StringRef part, double value) const {
   return {("final_norm." + part).str(),
           {spec.dModel},
           types.wide,
@@ -82,18 +148,22 @@ NamedTensor ModelBuilder::normTensor(StringRef part, double value) const {
           true};
 }
 
-void ModelBuilder::collectParameters() {
-  const LayerTable &layers = layersFor({spec.train.batch, spec.train.seqLen, false});
+void ModelBuilder::collectParameters(Stage &stage) {
+  LayerTable layers = layersFor(trainShape(), stage.plan);
+  std::vector<ModelTensor> &tensors = stage.tensors;
   Dim words(spec.vocabSize, "vocab"), model(spec.dModel, "embed");
   auto table = [&](StringRef name, ArrayRef<Dim> dims) {
     tensors.push_back(
         {name.str(), sizesOf(dims), types.element, {}, namesOf(dims), Init::normal(spec.init.std), true, true});
   };
-  table("embed.weight", {words, model});
-  for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
-    for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
+  if (stage.isFirst || (stage.isLast && spec.tieEmbeddings))
+    table("embed.weight", {words, model});
+  stage.firstLayerWeight = tensors.size();
+  for (auto [group, groupLayers] : llvm::zip_equal(stage.plan, layers))
+    for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers)) {
+      expertLayers += layer.numExperts ? static_cast<int64_t>(run.layers.size()) : 0;
       for (const WeightDecl &w : layer.weights) {
-        NamedTensor &t =
+        ModelTensor &t =
             tensors.emplace_back(layerTensor(group, run, "", w.name, RankedTensorType::get(w.shape, w.element)));
         t.dims = w.dims;
         t.init = w.init;
@@ -105,7 +175,10 @@ void ModelBuilder::collectParameters() {
         t.rateScale = w.rateScale;
         t.correctionRate = w.correctionRate;
       }
-  numLayerWeights = tensors.size() - 1;
+    }
+  stage.numLayerWeights = tensors.size() - stage.firstLayerWeight;
+  if (!stage.isLast)
+    return;
   if (spec.normPlacement != NormPlacement::post) {
     tensors.push_back(normTensor("weight", 1.0));
     if (spec.norm.kind == NormKind::layer)
@@ -117,9 +190,9 @@ void ModelBuilder::collectParameters() {
 
 //===- Entry points -----------------------------------------------------------------------------------------------===//
 
-SmallVector<Value> ModelBuilder::parameters(EntryBuilder &entry) {
-  SmallVector<Value> values;
-  for (const NamedTensor &t : tensors)
+StageWeights ModelBuilder::parameters(EntryBuilder &entry, const Stage &stage) {
+  StageWeights values;
+  for (const ModelTensor &t : stage.tensors)
     values.push_back(entry.argument(t, "parameter"));
   return values;
 }
@@ -131,8 +204,8 @@ Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens
   return entry.scaled("x", x, spec.embeddingMultiplier);
 }
 
-Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
-  size_t at = 1 + numLayerWeights;
+Value ModelBuilder::finalNorm(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x) {
+  size_t at = stage.firstLayerWeight + stage.numLayerWeights;
   if (spec.normPlacement != NormPlacement::post)
     x = entry.norm("final_norm", x, all[at], spec.norm.kind == NormKind::layer ? all[at + 1] : Value());
   // The smaller side of the product; under a base width logits shrink with the width.
@@ -140,24 +213,24 @@ Value ModelBuilder::finalNorm(EntryBuilder &entry, ArrayRef<Value> all, Value x)
 }
 
 /// What the host samples from: not rounded.
-Value ModelBuilder::logits(EntryBuilder &entry, ArrayRef<Value> all, Value x) {
+Value ModelBuilder::logits(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x) {
   auto shape = cast<RankedTensorType>(x.getType()).getShape();
   Type type = entry.wide({shape[0], shape[1], spec.vocabSize});
-  return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, all, x), head(all),
+  return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, stage, all, x), head(all),
                           spec.tieEmbeddings)
       .getResult(0);
 }
 
-void ModelBuilder::buildInit() {
-  EntryBuilder entry(spec, *module, "init");
+void ModelBuilder::buildInit(const Stage &stage) {
+  EntryBuilder entry(spec, *module, "init", stage.number);
   OpBuilder &builder = entry.builder;
   Value seed = entry.input("seed", RankedTensorType::get({1}, builder.getI64Type()));
   struct Rounded {
-    const NamedTensor &parameter;
+    const ModelTensor &parameter;
     Value low, second;
   };
   SmallVector<Rounded> masters;
-  for (const NamedTensor &t : tensors) {
+  for (const ModelTensor &t : stage.tensors) {
     DenseF64ArrayAttr values =
         t.init.values.empty() ? DenseF64ArrayAttr() : builder.getDenseF64ArrayAttr(t.init.values);
     auto init = [&](Type element, StringRef part = "") {
@@ -180,25 +253,39 @@ void ModelBuilder::buildInit() {
   entry.finish();
 }
 
-/// Tables [layers, E] of groups as one.
-static Value joinLayers(EntryBuilder &entry, StringRef name, ArrayRef<Value> tables) {
-  if (tables.size() == 1)
-    return tables.front();
-  int64_t rows = 0;
+Value ModelBuilder::joinLayers(EntryBuilder &entry, const Stage &stage, StringRef name, ArrayRef<Value> tables) {
+  int64_t experts = 0, own = 0;
+  for (auto &[key, layer] : built)
+    experts = std::max(experts, layer.numExperts);
   for (Value table : tables)
-    rows += cast<RankedTensorType>(table.getType()).getDimSize(0);
-  int64_t experts = cast<RankedTensorType>(tables.front().getType()).getDimSize(1);
-  return ConcatOp::create(entry.builder, entry.loc(name), entry.integers({rows, experts}), tables,
+    own += cast<RankedTensorType>(table.getType()).getDimSize(0);
+  SmallVector<Value> all;
+  int64_t behind = expertLayers - stage.expertLayersBefore - own;
+  if (stage.expertLayersBefore)
+    all.push_back(entry.zeros(entry.integers({stage.expertLayersBefore, experts})));
+  llvm::append_range(all, tables);
+  if (behind)
+    all.push_back(entry.zeros(entry.integers({behind, experts})));
+  if (all.size() == 1)
+    return all.front();
+  return ConcatOp::create(entry.builder, entry.loc(name), entry.integers({expertLayers, experts}), all,
                           entry.builder.getI64IntegerAttr(0));
 }
 
-void ModelBuilder::returnLoads(EntryBuilder &entry, const LayerTable &layers, ArrayRef<Value> loads) {
-  auto tensor = tensors.begin() + 1; // behind the embedding
+Value ModelBuilder::firstValue(EntryBuilder &entry, EntryShape shape) {
+  RankedTensorType type;
+  (void)any(shape, [&](const Layer &layer) { return (type = layer.firstValue) != nullptr; });
+  return type ? entry.zeros(type) : Value();
+}
+
+void ModelBuilder::returnLoads(EntryBuilder &entry, const Stage &stage, const LayerTable &layers,
+                               ArrayRef<Value> loads) {
+  auto tensor = stage.tensors.begin() + static_cast<std::ptrdiff_t>(stage.firstLayerWeight);
   size_t run = 0;
   for (const auto &group : layers)
     for (const Layer &layer : group) {
       for (const WeightDecl &weight : layer.weights) {
-        const NamedTensor &t = *tensor++;
+        const ModelTensor &t = *tensor++;
         if (weight.correctionRate != 0)
           entry.gradient(t, CastOp::create(entry.builder, entry.loc("expert_loads"), t.type(), loads[run]));
       }
@@ -206,13 +293,15 @@ void ModelBuilder::returnLoads(EntryBuilder &entry, const LayerTable &layers, Ar
     }
 }
 
-void ModelBuilder::buildForward(bool training) {
-  int64_t B = spec.train.batch, T = spec.train.seqLen;
-  const LayerTable &layers = layersFor({B, T, false});
-  bool accumulates = training && spec.train.accumulationSteps > 1;
-  EntryBuilder entry(spec, *module, accumulates ? "accumulate_step" : training ? "train_step" : "eval_step");
+void ModelBuilder::buildForward(const Stage &stage, bool training) {
+  EntryShape shape = trainShape();
+  int64_t B = shape.batch, T = shape.tokens;
+  LayerTable layers = layersFor(shape, stage.plan);
+  // Gradients of micro-batches add up, as those of batches do.
+  bool accumulates = training && (spec.train.accumulationSteps > 1 || spec.train.microBatches > 0);
+  EntryBuilder entry(spec, *module, accumulates ? "accumulate_step" : training ? "train_step" : "eval_step", stage.number);
   OpBuilder &builder = entry.builder;
-  SmallVector<Value> all = parameters(entry);
+  StageWeights all = parameters(entry, stage);
   Dim rows(B, "batch"), row(T, "sequence");
   Value tokens = entry.input("tokens", entry.integers({B, T}), {rows, row}),
         labels = entry.input("labels", entry.integers({B, T}), {rows, row});
@@ -222,35 +311,63 @@ void ModelBuilder::buildForward(bool training) {
   LayerFlow flow;
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, T}), cuSeqlens, Value(),
                                        builder.getI64IntegerAttr(0));
-  flow.x = embed(entry, all, tokens);
-  auto any = [&](auto has) { return llvm::any_of(layers, [&](auto &group) { return llvm::any_of(group, has); }); };
-  bool routerLoss = any([](const Layer &l) { return l.routerLoss; });
+  bool routerLoss = any(shape, [](const Layer &l) { return l.routerLoss; });
   if (routerLoss)
     flow.routerLoss = entry.zeros(entry.wide({B, T}));
-  if (any([](const Layer &l) { return l.draws; }))
+  flow.firstValue = firstValue(entry, shape);
+  if (any(shape, [](const Layer &l) { return l.draws; }))
     flow.drawKeys = entry.input("draw_keys", drawKeysType(builder, B), {rows, 3});
-  emitLayers(entry, plan, layers, layerWeights(all), flow);
+  // What goes from stage to stage, the first dimensions rows and tokens. Keys of draws are no float: they count layers.
+  std::vector<std::tuple<StringRef, Value *, SmallVector<Dim>>> boundary;
+  auto passes = [&](StringRef name, Value &value, ShapedType type, size_t named) {
+    SmallVector<Dim> dims = {rows};
+    if (named == 2)
+      dims.push_back(row);
+    for (int64_t size : type.getShape().drop_front(named))
+      dims.push_back(size);
+    boundary.emplace_back(name, &value, dims);
+    if (!stage.isFirst)
+      value = entry.input(("stage." + name).str(), type, dims, kStageInput);
+  };
+  if (stage.number) {
+    passes("x", flow.x, entry.tensor({B, T, spec.dModel}), 2);
+    if (flow.firstValue)
+      passes("first_value", flow.firstValue, cast<ShapedType>(flow.firstValue.getType()), 2);
+    if (flow.drawKeys)
+      passes("draw_keys", flow.drawKeys, cast<ShapedType>(flow.drawKeys.getType()), 1);
+  }
+  if (stage.isFirst)
+    flow.x = embed(entry, all, tokens);
+  emitLayers(entry, stage.plan, layers, layerWeights(stage, all), flow);
+  for (auto &[name, value, dims] : boundary)
+    if (!stage.isLast)
+      entry.stageOutput(("stage." + name).str(), *value, dims);
 
-  Type one = entry.wide({1});
-  auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, finalNorm(entry, all, flow.x),
-                                           head(all), labels, spec.tieEmbeddings);
-  entry.output("loss_sum", loss.getSum());
-  entry.output(training ? "loss_count" : "valid_tokens", loss.getCount());
-  if (training) {
+  auto one = cast<RankedTensorType>(entry.wide({1}));
+  if (stage.isLast) {
+    auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, finalNorm(entry, stage, all, flow.x),
+                                             head(all), labels, spec.tieEmbeddings);
+    entry.output("loss_sum", loss.getSum());
+    entry.output(training ? "loss_count" : "valid_tokens", loss.getCount());
+  } else {
+    entry.output("loss_sum", entry.zeros(one));
+    entry.output(training ? "loss_count" : "valid_tokens", entry.zeros(one));
+  }
+  // All stages return the same, and sums over them are complete.
+  bool drops = any(shape, [](const Layer &l) { return l.drops; });
+  if (training)
     entry.output("aux_loss", routerLoss
                                  ? SumOp::create(builder, entry.loc("aux_loss"), one, flow.routerLoss).getResult()
-                                 : entry.zeros(entry.wide({1})));
-    if (!flow.expertCounts.empty())
-      entry.output("expert_counts", joinLayers(entry, "expert_counts", flow.expertCounts));
-  }
+                                 : entry.zeros(one));
+  if (expertLayers && (training || drops)) // evaluation says what it dropped, and of how much
+    entry.output("expert_counts", joinLayers(entry, stage, "expert_counts", flow.expertCounts));
   if (training)
-    returnLoads(entry, layers, flow.expertLoads);
-  if (!flow.expertDropped.empty()) {
-    if (!training) // evaluation says what it dropped, and of how much
-      entry.output("expert_counts", joinLayers(entry, "expert_counts", flow.expertCounts));
-    entry.output("expert_dropped", joinLayers(entry, "expert_dropped", flow.expertDropped));
-  }
+    returnLoads(entry, stage, layers, flow.expertLoads);
+  if (drops)
+    entry.output("expert_dropped", joinLayers(entry, stage, "expert_dropped", flow.expertDropped));
   func::FuncOp function = entry.finish();
+  if (spec.train.microBatches > 0)
+    function->setAttr(attrs::microBatches, builder.getI64IntegerAttr(microBatches()));
   if (!training)
     return;
   auto number = [&](StringRef key, double value) { return builder.getNamedAttr(key, builder.getF64FloatAttr(value)); };
@@ -270,14 +387,15 @@ void ModelBuilder::buildForward(bool training) {
 void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
   int64_t B = spec.decodeBatch;
   EntryShape shape{B, tokenCount, true};
-  const LayerTable &layers = layersFor(shape);
+  const Stage &stage = stages.front(); // all layers
+  LayerTable layers = layersFor(shape, stage.plan);
   EntryBuilder entry(spec, *module, name);
   OpBuilder &builder = entry.builder;
-  SmallVector<Value> all = parameters(entry);
+  StageWeights all = parameters(entry, stage);
 
   LayerFlow flow;
-  std::vector<NamedTensor> caches;
-  for (auto [group, groupLayers] : llvm::zip_equal(plan, layers))
+  std::vector<ModelTensor> caches;
+  for (auto [group, groupLayers] : llvm::zip_equal(stage.plan, layers))
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
       for (const StateDecl &s : layer.states) {
         caches.push_back(layerTensor(group, run, "cache.", s.name, s.type));
@@ -291,14 +409,15 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, tokenCount}), cuSeqlens,
                                        Value(), builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);
-  emitLayers(entry, plan, layers, layerWeights(all), flow);
+  flow.firstValue = firstValue(entry, shape);
+  emitLayers(entry, stage.plan, layers, layerWeights(stage, all), flow);
 
   Value last = flow.x;
   if (tokenCount > 1)
     last = LastTokenOp::create(builder, entry.loc("last_token"), entry.tensor({B, 1, spec.dModel}), flow.x,
                                flow.documents);
   Value out =
-      ReshapeOp::create(builder, entry.loc("logits"), entry.wide({B, spec.vocabSize}), logits(entry, all, last));
+      ReshapeOp::create(builder, entry.loc("logits"), entry.wide({B, spec.vocabSize}), logits(entry, stage, all, last));
   for (auto [i, cache, value] : llvm::enumerate(caches, flow.states))
     entry.result(cache, "cache", value, static_cast<unsigned>(all.size() + i));
   entry.output("logits", out);
@@ -307,9 +426,18 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
 
 //===- The module -------------------------------------------------------------------------------------------------===//
 
+std::vector<ModelTensor> ModelBuilder::allTensors() const {
+  std::vector<ModelTensor> all;
+  for (const Stage &stage : stages)
+    for (const ModelTensor &t : stage.tensors)
+      if (stage.isFirst || t.name != "embed.weight")
+        all.push_back(t);
+  return all;
+}
+
 DictionaryAttr ModelBuilder::metadata() {
   int64_t count = 0;
-  for (const NamedTensor &t : tensors)
+  for (const ModelTensor &t : allTensors())
     count += t.elements();
   const TrainSpec &t = spec.train;
   std::vector<std::pair<StringRef, std::string>> entries = {
@@ -328,6 +456,8 @@ DictionaryAttr ModelBuilder::metadata() {
       {"train.steps", std::to_string(t.steps)},
       {"train.accumulation_steps", std::to_string(t.accumulationSteps)},
       {"train.seed", std::to_string(t.seed)}};
+  if (spec.train.microBatches > 0)
+    entries.push_back({"train.micro_batches", std::to_string(spec.train.microBatches)});
   if (!spec.config.empty())
     entries.push_back({"model_config", spec.config});
   // Weights from elsewhere know what their tokens stand for; of 256 that are bytes.
@@ -341,15 +471,19 @@ DictionaryAttr ModelBuilder::metadata() {
 }
 
 OwningOpRef<ModuleOp> ModelBuilder::build(DiagnosticFn error) {
-  collectParameters();
-  if (failed(checkImport(spec, tensors, error)))
+  collectStages();
+  if (failed(checkImport(spec, allTensors(), error)))
     return nullptr;
-  buildInit();
-  buildForward(/*training=*/true);
-  buildForward(/*training=*/false);
-  for (int64_t bucket : spec.prefillBuckets())
-    buildCached("prefill_" + std::to_string(bucket), bucket);
-  buildCached("decode_" + std::to_string(spec.decodeBatch), 1);
+  for (const Stage &stage : stages) {
+    buildInit(stage);
+    buildForward(stage, /*training=*/true);
+    buildForward(stage, /*training=*/false);
+  }
+  if (stages.size() == 1) { // a token would wait for each stage: generation is for programs without
+    for (int64_t bucket : spec.prefillBuckets())
+      buildCached("prefill_" + std::to_string(bucket), bucket);
+    buildCached("decode_" + std::to_string(spec.decodeBatch), 1);
+  }
 
   Builder builder(module->getContext());
   (*module)->setAttr(attrs::phase, builder.getStringAttr("model"));

@@ -130,7 +130,7 @@ public:
     for (const ImportedWeight &weight : weights)
       uses.try_emplace(weight.name, Use{&weight, {}, {}, false});
   }
-  void parameter(const NamedTensor &parameter);
+  void parameter(const ModelTensor &parameter);
   /// Whether all is right, once all parameters have been seen.
   bool finish();
 
@@ -175,7 +175,7 @@ void ImportCheck::ofLayer(const std::string &layer, StringRef after, bool hasExp
   }
 }
 
-void ImportCheck::parameter(const NamedTensor &parameter) {
+void ImportCheck::parameter(const ModelTensor &parameter) {
   bool hasExperts = !parameter.dims.empty() && parameter.dims.front() == "experts";
   StringRef name = parameter.name;
   if (name.consume_front("layers.")) {
@@ -212,12 +212,12 @@ bool ImportCheck::finish() {
   return isRight;
 }
 
-llvm::LogicalResult braid::checkImport(const ModelSpec &spec, llvm::ArrayRef<NamedTensor> parameters,
+llvm::LogicalResult braid::checkImport(const ModelSpec &spec, llvm::ArrayRef<ModelTensor> parameters,
                                        DiagnosticFn error) {
   if (!spec.imported)
     return llvm::success();
   ImportCheck check(*spec.imported, error);
-  for (const NamedTensor &parameter : parameters)
+  for (const ModelTensor &parameter : parameters)
     check.parameter(parameter);
   return llvm::success(check.finish());
 }

@@ -12,7 +12,7 @@ namespace braid {
 void readImport(const json::Value &object, ModelSpec &spec, json::Errors &errors);
 
 /// Every parameter of a model with an `import` has a name there, and every name there is a parameter's.
-llvm::LogicalResult checkImport(const ModelSpec &spec, llvm::ArrayRef<NamedTensor> parameters, DiagnosticFn error);
+llvm::LogicalResult checkImport(const ModelSpec &spec, llvm::ArrayRef<ModelTensor> parameters, DiagnosticFn error);
 
 namespace json {
 /// The `import` of a description that a config.json of this family became; `beside`: as the part for text of a model that

@@ -536,6 +536,7 @@ static void readTrain(Reader &r, TrainSpec &train) {
   r.integer("batch", train.batch, 1, maxTokens);
   r.integer("seq_len", train.seqLen, 1, maxTokens);
   r.integer("accumulation_steps", train.accumulationSteps, 1, maxAccumulationSteps);
+  r.integer("micro_batches", train.microBatches, 1, maxMicroBatches);
   r.number("learning_rate", train.learningRate, minLearningRate, maxLearningRate);
   train.minLearningRate = train.learningRate / 10;
   r.number("min_learning_rate", train.minLearningRate, 0.0, maxLearningRate);
@@ -721,6 +722,10 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     s.string("overlap_degrees", degrees);
     if (failed(parseOverlapDegrees(degrees, spec.schedule, message)))
       s.error("overlap_degrees", message);
+    std::string stages;
+    s.string("stage_layers", stages);
+    if (failed(parseStageLayers(stages, spec.schedule, message)))
+      s.error("stage_layers", message);
     s.choice("slicing", spec.schedule.slicing, toNames(schedule::slicingNames));
     s.integer("chunk_size", spec.schedule.chunkSize, 16, 128);
     spec.schedule.machine = readMachine(s.objectAt("machine"), "schedule.machine", errors);

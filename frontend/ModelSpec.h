@@ -251,6 +251,7 @@ struct InitSpec {
 struct TrainSpec {
   int64_t batch = 8, seqLen = 256;
   int64_t accumulationSteps = 1; ///< batches whose gradients make one update
+  int64_t microBatches = 0; ///< parts of a batch's rows that go through the stages one after the other; 0: the mesh decides
   double learningRate = 1e-3, minLearningRate = 1e-4;
   int64_t warmupSteps = 100, steps = 1000;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1, clipNorm = 1.0;
@@ -277,6 +278,8 @@ struct ScheduleSpec {
   std::string slicing = "uniform"; ///< a name of schedule/Slicing.h
   int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
   std::optional<MachineSpec> machine; ///< absent: the compiler assumes one
+  std::vector<int64_t> stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by their weights
+  int64_t stages = 1; ///< of the mesh; no key
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }
   /// Whether any layer is cut.
@@ -389,6 +392,8 @@ llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef 
 llvm::LogicalResult parseRecompute(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
 /// Layers and their numbers of slices, such as "0-1:2,3:1": what `schedule.overlap_degrees` says; "": none. As above.
 llvm::LogicalResult parseOverlapDegrees(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
+/// "7,9,8": layers of each stage.
+llvm::LogicalResult parseStageLayers(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
 
 /// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
 using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;

@@ -216,6 +216,21 @@ llvm::LogicalResult braid::parseOverlapDegrees(llvm::StringRef text, ScheduleSpe
   return llvm::success();
 }
 
+llvm::LogicalResult braid::parseStageLayers(llvm::StringRef text, ScheduleSpec &schedule, std::string &message) {
+  schedule.stageLayers.clear();
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/!text.empty());
+  for (llvm::StringRef part : parts) {
+    int64_t layers = 0;
+    if (part.getAsInteger(10, layers) || layers < 1 || layers > 1024) {
+      message = llvm::formatv("\"{0}\" is not a number of layers; valid: one of 1 to 1024 for each stage, as in 7,9,8", part);
+      return llvm::failure();
+    }
+    schedule.stageLayers.push_back(layers);
+  }
+  return llvm::success();
+}
+
 std::string braid::shownText(llvm::StringRef text, size_t most) {
   std::string out;
   llvm::raw_string_ostream os(out);

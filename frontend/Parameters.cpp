@@ -3,7 +3,7 @@
 
 using namespace braid;
 
-int64_t NamedTensor::elements() const {
+int64_t ModelTensor::elements() const {
   int64_t n = 1;
   for (int64_t d : shape)
     n *= d;
@@ -17,7 +17,7 @@ static int64_t fnv1a(llvm::StringRef text) {
   return static_cast<int64_t>(hash);
 }
 
-std::vector<int64_t> NamedTensor::keys() const {
+std::vector<int64_t> ModelTensor::keys() const {
   if (layers.empty())
     return {fnv1a(name)};
   std::vector<int64_t> keys;
@@ -37,9 +37,9 @@ Shape braid::stackedShape(const LayerGroup &group, const LayerRun &run, llvm::Ar
   return stacked;
 }
 
-NamedTensor braid::layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix,
+ModelTensor braid::layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix,
                                llvm::StringRef name, mlir::RankedTensorType type) {
-  NamedTensor t;
+  ModelTensor t;
   bool single = run.layers.size() == 1;
   std::string index = single ? std::to_string(run.layers.front()) : "{}";
   t.name = (prefix + "layers." + index + "." + name).str();

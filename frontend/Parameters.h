@@ -8,7 +8,7 @@
 namespace braid {
 
 /// A named tensor of the model; stacked over `layers` where there are several.
-struct NamedTensor {
+struct ModelTensor {
   std::string name; ///< "layers.{}.lsm.wq", "layers.3.lsm.wq" (one layer), "embed.weight"
   Shape shape; ///< with the stacked dimensions
   mlir::FloatType element;
@@ -26,7 +26,7 @@ struct NamedTensor {
 /// Shape of something that every layer of a run has, stacked.
 Shape stackedShape(const LayerGroup &group, const LayerRun &run, llvm::ArrayRef<int64_t> shape);
 /// "layers.{}.<name>", or with the index of the only layer.
-NamedTensor layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix, llvm::StringRef name,
+ModelTensor layerTensor(const LayerGroup &group, const LayerRun &run, llvm::StringRef prefix, llvm::StringRef name,
                         mlir::RankedTensorType type);
 
 } // namespace braid

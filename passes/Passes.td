@@ -188,6 +188,20 @@ def WeavePass : Pass<"braid-weave", "::mlir::ModuleOp"> {
   let dependentDialects = ["::braid::BraidDialect"];
 }
 
+def PipelineStagesPass : Pass<"braid-pipeline-stages", "::mlir::ModuleOp"> {
+  let summary = "one micro-batch of a stage becomes a step of all of them, in the order of one forward, one backward";
+  let description = [{
+    An entry with braid.micro_batches = M has the shapes of one; afterwards it has M times the rows, and the ops of each micro-batch in the order in
+    which its stage (braid.stage, of the axis pp) comes to them: forward ops, which the next stage waits for, and the rest. Arguments and results of
+    the roles stage_input, stage_output and stage_cotangent become exchanges with the stages beside it; gradients add up in place, outputs are
+    sums over micro-batches and stages. Of an update the norm is that of all stages, and a weight of two stages has the sum of both gradients.
+    Before: `func @accumulate_step.stage0(%tokens: 1x16, %cotangent: 1x16x8 {stage_cotangent}) -> (%x {stage_output}, ..)`, braid.micro_batches = 4
+    After:  `func @accumulate_step.stage0(%tokens: 4x16) -> (..)`: `%sent = braid.comm.start shift %x0 {axis = "pp[0,1]"}`, ..
+    Invariant: no value of an entry goes from stage to stage but by braid.comm ops; all stages start those of a pair in one order.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::braid::BraidDialect"];
+}
+
 //===- chunked: scans -> chunk-parallel matrix forms ---------------------------------------------------------------===//
 
 def DecideChunkSizePass : Pass<"braid-decide-chunk-size", "::mlir::ModuleOp"> {

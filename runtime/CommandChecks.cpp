@@ -371,7 +371,14 @@ private:
     case schema::CollectiveKind::reduce_scatter:
       BRAID_TRY(checkSum(collective, recv));
       return need("reduce_scatter", recv * *peers, "send", send);
-    case schema::CollectiveKind::shift: return need("shift", send, "recv", recv);
+    case schema::CollectiveKind::shift: {
+      // Between two stages a rank may have one end only: the buffer for what it does not send, or get, is empty.
+      uint32_t self = program.firstRank(program.ownStage());
+      if (axis.find('[') == std::string_view::npos || collective.cyclic() || collective.distance() != 1 || send == recv)
+        return need("shift", send, "recv", recv);
+      bool sends = (*program.mesh().coordinate(self, axis) == 0) != collective.reverse();
+      return need("shift", 0, sends ? "recv" : "send", sends ? recv : send);
+    }
     case schema::CollectiveKind::all_to_all: break;
     }
     unsigned __int128 blocks = static_cast<unsigned __int128>(collective.block_bytes()) * *peers;

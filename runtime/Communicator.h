@@ -38,7 +38,8 @@ public:
                                const char *name) = 0;
 
   // What the rank `distance` before this one on the axis sends (`reverse`: behind it) goes to recv; this rank's goes as
-  // far the other way. At the end of the axis nothing is sent and zeros are received, unless `cyclic`.
+  // far the other way. At the end of the axis nothing is sent and zeros are received, unless `cyclic`. A rank that sends nothing
+  // may leave `send` null, one that would get zeros `recv`.
   struct Shift {
     const std::byte *send = nullptr;
     std::byte *recv = nullptr;

@@ -589,9 +589,10 @@ Status Session::Impl::performCollective(const CollectiveCommand &collective, con
   case CollectiveKind::reduceScatter:
     return communicator.reduceScatter(send, recv, collective.recv.bytes, collective.dtype, collective.name);
   case CollectiveKind::shift:
-    return communicator.shift(
-        {send, recv, collective.send.bytes, collective.cyclic, collective.reverse, collective.distance},
-        collective.name);
+    return communicator.shift({collective.send.bytes ? send : nullptr, collective.recv.bytes ? recv : nullptr,
+                               std::max(collective.send.bytes, collective.recv.bytes), collective.cyclic,
+                               collective.reverse, collective.distance},
+                              collective.name);
   case CollectiveKind::allToAll: break;
   }
   Communicator::AllToAll args;

@@ -110,8 +110,11 @@ private:
                    << maxArenaBytes << ", with a smaller batch or sequence length, or more ranks",
                failure();
       arenas[arena.getSymName()] = table.size();
-      table.push_back(schema::CreateArena(builder, string(arena.getSymName()), arena.getBytes(), arena.getAlign(),
-                                          arena.getLowerBound().value_or(0)));
+      std::optional<int64_t> stage = arena.getStage();
+      stages[arena.getSymName()] = stage;
+      table.push_back(schema::CreateArena(builder, string(unstagedName(arena.getSymName(), stage)), arena.getBytes(),
+                                          arena.getAlign(), arena.getLowerBound().value_or(0),
+                                          static_cast<int32_t>(stage.value_or(-1))));
     }
     return table;
   }
@@ -139,7 +142,7 @@ private:
         for (auto pair : tensor.getShards()->getAsRange<ArrayAttr>())
           shards.push_back(schema::CreateShard(builder, cast<IntegerAttr>(pair[0]).getInt(),
                                                string(cast<StringAttr>(pair[1]).getValue())));
-      auto name = string(tensor.getName());
+      auto name = string(unstagedName(tensor.getName(), stages.lookup(tensor.getBuffer().getArena().getValue())));
       auto shape = builder.CreateVector(type.getShape().data(), type.getShape().size());
       ArrayRef<int32_t> layerList = tensor.getLayers().value_or(ArrayRef<int32_t>());
       auto layers = builder.CreateVector(layerList.data(), layerList.size());
@@ -291,9 +294,11 @@ private:
     auto commands = writeList(entry.getBody().front());
     if (failed(commands))
       return failure();
-    auto name = string(entry.getSymName());
+    std::optional<int64_t> stage = entry.getStage();
+    auto name = string(unstagedName(entry.getSymName(), stage));
     auto inputs = indices(entry.getInputs()), outputs = indices(entry.getOutputs());
-    return schema::CreateEntry(builder, name, inputs, outputs, *commands, entry.getEvents());
+    return schema::CreateEntry(builder, name, inputs, outputs, *commands, entry.getEvents(),
+                               static_cast<int32_t>(stage.value_or(-1)));
   }
 
   FailureOr<fb::Offset<fb::Vector<fb::Offset<schema::Command>>>> writeList(Block &block) {
@@ -455,6 +460,7 @@ private:
   const ProgramParts &parts;
   fb::FlatBufferBuilder builder{1 << 20};
   llvm::StringMap<uint32_t> arenas, streams, tensors, kernels;
+  llvm::StringMap<std::optional<int64_t>> stages; ///< of arenas
   std::vector<KernelSignature> signatures;
   std::vector<char> cubins; ///< of all kernels, one behind the other
 };

@@ -8,6 +8,25 @@
 using namespace mlir;
 using namespace braid;
 
+std::optional<int64_t> braid::stageOf(Operation *entry) {
+  auto stage = entry->getAttrOfType<IntegerAttr>(attrs::stage);
+  return stage ? std::optional(stage.getInt()) : std::nullopt;
+}
+
+std::string braid::stagedName(StringRef name, std::optional<int64_t> stage) {
+  return stage ? (name + ".stage" + Twine(*stage)).str() : name.str();
+}
+
+StringRef braid::unstagedName(StringRef name, std::optional<int64_t> stage) {
+  if (stage)
+    name.consume_back(stagedName("", stage));
+  return name;
+}
+
+std::string braid::stagePair(int64_t first, int64_t second) {
+  return ("pp[" + Twine(first) + "," + Twine(second) + "]").str();
+}
+
 namespace {
 /// One attribute, and the words that every complaint about it begins with.
 struct Attributed {
@@ -37,9 +56,6 @@ static LogicalResult verifyView(const Attributed &of, StringRef view, Attribute 
                         << entry;
     if (!names.insert(name.getValue()).second)
       return of.error() << "has axis \"" << name.getValue() << "\" twice in " << view;
-    if (name.getValue() == "pp" && size.getInt() != 1)
-      return of.error() << "has axis \"pp\" of " << size.getInt() << " ranks in " << view
-                        << "; valid: 1 (layers are not divided among ranks yet)";
   }
   return success();
 }
@@ -143,6 +159,12 @@ LogicalResult BraidDialect::verifyOperationAttribute(Operation *op, NamedAttribu
   if (name == attrs::maxDocuments)
     if (auto count = dyn_cast<IntegerAttr>(value); !count || count.getValue().slt(1))
       return of.mustBe("a number of at least 1");
+  if (name == attrs::stage)
+    if (auto number = dyn_cast<IntegerAttr>(value); !number || number.getValue().isNegative())
+      return of.mustBe("the number of a stage, at least 0");
+  if (name == attrs::microBatches)
+    if (auto count = dyn_cast<IntegerAttr>(value); !count || count.getValue().slt(1))
+      return of.mustBe("a number of at least 1");
   if (name == attrs::spAlgorithm && !isSpAlgorithm(value))
     return of.mustBe("auto, ring, all_gather or scan");
   if (name == attrs::metadata) {
@@ -202,8 +224,11 @@ static LogicalResult verifyValue(const Attributed &of, Type type, DictionaryAttr
     return isa<FloatAttr>(value) ? success() : LogicalResult(of.mustBe("a floating-point number"));
   if (name == attrs::role) {
     auto role = dyn_cast<StringAttr>(value);
-    if (!role || !llvm::is_contained({"parameter", "moment", "gradient", "input", "output", "cache"}, role.getValue()))
-      return of.mustBe("parameter, moment, gradient, input, output or cache");
+    if (!role || !llvm::is_contained({"parameter", "moment", "gradient", "input", "output", "cache", kStageInput.data(),
+                                      kStageOutput.data(), kStageCotangent.data()},
+                                     role.getValue()))
+      return of.mustBe("parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output or "
+                       "stage_cotangent");
     return success();
   }
   if (name == attrs::alias) {

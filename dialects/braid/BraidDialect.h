@@ -32,7 +32,9 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 
 /// Attributes of an entry function's arguments and results: what the value is called outside and who owns it.
 ///   braid.name    "layers.{}.lsm.wq", "tokens", ..   ({} = absolute layer index, for values stacked over layers)
-///   braid.role    "parameter" "moment" "gradient" "input" "output" "cache"
+///   braid.role    "parameter" "moment" "gradient" "input" "output" "cache"; up to `sharded`, of a stage of a pipeline also what
+///                 comes from the stage before ("stage_input") and goes to the one behind ("stage_output"), by name, and
+///                 "stage_cotangent": of these an argument, of those a result
 ///   braid.layers  array<i32>: the layer indices of a stacked value, in buffer order
 ///   braid.of      moment, gradient: name of its parameter;   braid.slot   moment: "first", "second" or "low"
 ///   braid.decay   parameter: bool, weight decay applies;     braid.trained  parameter: bool, false = constant
@@ -43,7 +45,9 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///                 "experts", or "heads*16": heads of 16 elements each;  ShardingRules.h and passes/shard use them
 ///   braid.shards  array of [dim, axis] (dims without the layer dimension), from `sharded` on
 ///   braid.alias   result: index of the argument whose buffer it is written to
-/// An entry function is public and carries the unit attribute braid.entry.
+/// An entry function is public and carries the unit attribute braid.entry. Entries of a stage of a pipeline (mesh axis pp) also
+/// have braid.stage, the number of their stage, which their names end with (stagedName); braid.micro_batches, up to
+/// `sharded`: it is one micro-batch of a step, which has as many.
 namespace attrs {
 inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
@@ -52,8 +56,22 @@ inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", l
                                      entry = "braid.entry", phase = "braid.phase", mesh = "braid.mesh",
                                      schedule = "braid.schedule", overlapDegree = "braid.overlap_degree",
                                      metadata = "braid.metadata", maxDocuments = "braid.max_documents",
-                                     spAlgorithm = "braid.sp_algorithm";
+                                     spAlgorithm = "braid.sp_algorithm", stage = "braid.stage",
+                                     microBatches = "braid.micro_batches";
 } // namespace attrs
+
+/// What boundaries of stages are called in braid.role.
+inline constexpr llvm::StringLiteral kStageInput = "stage_input", kStageOutput = "stage_output",
+                                     kStageCotangent = "stage_cotangent";
+
+/// The number of an entry's stage; absent: there are no stages.
+std::optional<int64_t> stageOf(mlir::Operation *entry);
+/// What a name that each stage has once is called where all are in one module: "train_step.stage1".
+std::string stagedName(llvm::StringRef name, std::optional<int64_t> stage);
+/// The name without its stage.
+llvm::StringRef unstagedName(llvm::StringRef name, std::optional<int64_t> stage);
+/// Axis of the ranks of two stages that agree in all else: "pp[0,1]".
+std::string stagePair(int64_t first, int64_t second);
 
 } // namespace braid
 

@@ -8,8 +8,8 @@ include "mlir/IR/AttrTypeBase.td"
 def Braid_Future : TypeDef<Braid_Dialect, "Future"> {
   let mnemonic = "future";
   let summary = "a collective under way; its tensors exist only after `braid.comm.await`";
-  let parameters = (ins ArrayRefParameter<"::mlir::Type">:$results);
-  let assemblyFormat = "`<` $results `>`";
+  let parameters = (ins OptionalArrayRefParameter<"::mlir::Type">:$results);
+  let assemblyFormat = "(`<` $results^ `>`)?";
 }
 
 #endif // BRAID_TYPES

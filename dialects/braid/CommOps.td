@@ -63,6 +63,10 @@ def Braid_CommShiftOp : Braid_Collective<"shift"> {
 }
 def Braid_CommStartOp : Braid_Op<"comm.start"> {
   let summary = "begin a collective; operands and attributes of `kind`'s op";
+  let description = [{
+    A shift that is not cyclic, between the two ranks of a pair of stages (axis "pp[i,j]"), may lack its input where this rank sends nothing, or its
+    result where it gets nothing: `%f = braid.comm.start shift %x {axis = "pp[0,1]"} : (tensor<4x8xf32>) -> !braid.future` on the first.
+  }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Braid_CollectiveKind:$kind, StrAttr:$axis,
                    DefaultValuedAttr<I64Attr, "1">:$peers, DefaultValuedAttr<I64Attr, "0">:$dim,
                    DefaultValuedAttr<I64Attr, "1">:$distance, UnitAttr:$cyclic, UnitAttr:$reverse, OptionalAttr<StrAttr>:$label);

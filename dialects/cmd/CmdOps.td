@@ -27,9 +27,12 @@ class Cmd_TableOp<string mnemonic, list<Trait> traits = []> : Cmd_Op<mnemonic, !
 
 def Cmd_ArenaOp : Cmd_TableOp<"arena", [Symbol]> {
   let summary = "one memory region of a rank";
-  let description = [{ `lower_bound`: the most bytes alive at one moment; no plan can be smaller. }];
+  let description = [{
+    `lower_bound`: the most bytes alive at one moment; no plan can be smaller. `stage`: only ranks of this stage of a pipeline have it; its name, and
+    those of tensors in it and of entries of the stage, end with it, as in "parameters.stage1", which the program file leaves out.
+  }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$bytes, DefaultValuedAttr<I64Attr, "256">:$align,
-                   OptionalAttr<I64Attr>:$lower_bound);
+                   OptionalAttr<I64Attr>:$lower_bound, OptionalAttr<I64Attr>:$stage);
   let assemblyFormat = "$sym_name `bytes` $bytes (`lower_bound` $lower_bound^)? attr-dict";
   let hasVerifier = 1;
 }
@@ -58,7 +61,7 @@ def Cmd_StreamOp : Cmd_TableOp<"stream", [Symbol]> {
 def Cmd_EntryOp : Cmd_TableOp<"entry", [Symbol, SingleBlock, NoTerminator, NoRegionArguments]> {
   let summary = "one callable function: its tensors by name, its commands in order";
   let arguments = (ins SymbolNameAttr:$sym_name, StrArrayAttr:$inputs, StrArrayAttr:$outputs,
-                   DefaultValuedAttr<I64Attr, "0">:$events);
+                   DefaultValuedAttr<I64Attr, "0">:$events, OptionalAttr<I64Attr>:$stage);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name `inputs` $inputs `outputs` $outputs attr-dict-with-keyword $body";
 }

@@ -182,7 +182,11 @@ LogicalResult CollectiveOp::verify() {
   bool fits = true;
   switch (getKind()) {
   case CollectiveKind::all_reduce:
-  case CollectiveKind::shift: fits = send == recv; break;
+    fits = send == recv;
+    break;
+  case CollectiveKind::shift: // between two stages one way may be all
+    fits = send == recv || (!getCyclic() && getAxis().starts_with("pp[") && (send == 0 || recv == 0));
+    break;
   case CollectiveKind::all_gather: fits = send ? recv % send == 0 : recv == 0; break;
   case CollectiveKind::reduce_scatter: fits = recv ? send % recv == 0 : send == 0; break;
   case CollectiveKind::all_to_all: break;

@@ -24,9 +24,19 @@ static std::optional<int64_t> sizeIn(ArrayRef<Mesh::Axis> view, StringRef produc
   return size;
 }
 
-bool Mesh::has(StringRef axis) const { return sizeIn(dense, axis) || sizeIn(expert, axis); }
+/// Whether it is "pp[i,j]" of two of the stages.
+static bool isPair(ArrayRef<Mesh::Axis> view, StringRef text) {
+  int64_t first = 0, second = 0, stages = sizeIn(view, "pp").value_or(1);
+  return text.consume_front("pp[") && !text.consumeInteger(10, first) && text.consume_front(",") &&
+         !text.consumeInteger(10, second) && text == "]" && first != second && first >= 0 && second >= 0 &&
+         first < stages && second < stages;
+}
+
+bool Mesh::has(StringRef axis) const { return sizeIn(dense, axis) || sizeIn(expert, axis) || isPair(dense, axis); }
 
 int64_t Mesh::size(StringRef axis) const {
+  if (isPair(dense, axis))
+    return 2;
   for (auto *view : {&dense, &expert})
     if (auto size = sizeIn(*view, axis))
       return *size;
@@ -51,7 +61,7 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
     if (part.empty())
       return invalid("a comma stands before, behind or between no axes; valid: dp=2,ep=2");
     if (!llvm::is_contained({"dp", "sp", "tp", "ep", "etp", "edp", "pp"}, name))
-      return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, ep=N, etp=N (edp follows)");
+      return invalid("there is no axis \"" + name + "\"; valid: dp=N, sp=N, tp=N, pp=N, ep=N, etp=N (edp follows)");
     if (!part.contains('='))
       return invalid("axis " + name + " has no size; valid: " + name + "=N with N of 1 to " + llvm::Twine(maxAxisSize));
     if (value.starts_with("0") || value.getAsInteger(10, size) || size < 1 || size > maxAxisSize)
@@ -74,12 +84,9 @@ llvm::Expected<Mesh> Mesh::parse(StringRef text) {
   if (sizes.count("edp") && sizes["edp"] != edp)
     return invalid("axis edp has size \"" + llvm::Twine(sizes["edp"]) + "\", but dp sp tp / (ep etp) is " +
                    llvm::Twine(edp) + "; valid: " + llvm::Twine(edp) + ", or nothing: it follows");
-  if (at("pp") != 1)
-    return invalid("axis pp has size \"" + llvm::Twine(at("pp")) +
-                   "\"; valid: 1 (layers are not divided among ranks yet)");
   Mesh mesh;
-  mesh.dense = {{"pp", 1}, {"dp", dp}, {"sp", sp}, {"tp", tp}};
-  mesh.expert = {{"pp", 1}, {"edp", edp}, {"ep", ep}, {"etp", etp}};
+  mesh.dense = {{"pp", at("pp")}, {"dp", dp}, {"sp", sp}, {"tp", tp}};
+  mesh.expert = {{"pp", at("pp")}, {"edp", edp}, {"ep", ep}, {"etp", etp}};
   return mesh;
 }
 

@@ -19,9 +19,10 @@ struct Mesh {
   };
   llvm::SmallVector<Axis> dense, expert;
 
-  /// Ranks of an axis, or of a product of axes of one view ("dp*sp"). An axis that is not named has one.
+  /// Ranks of an axis, or of a product of axes of one view ("dp*sp"), or of a pair of stages ("pp[0,1]"). An axis that is
+  /// not named has one.
   int64_t size(llvm::StringRef axis) const;
-  /// Whether a view names the axis, or all axes of the product.
+  /// Whether a view names the axis, or all axes of the product, or has both stages of the pair.
   bool has(llvm::StringRef axis) const;
   int64_t world() const;
   /// Whether rows of experts travel between ranks: to those of other experts, or to the parts of one.

@@ -67,13 +67,16 @@ class DifferentiatePass : public braid::impl::DifferentiatePassBase<Differentiat
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function->hasAttr("braid.train"))
         entries.push_back(function);
+    // Stages of a pipeline share layer functions, so their gradients, too.
+    SymbolTable symbols(getOperation());
+    GradientState state{getOperation(), symbols, {}, {}};
     for (func::FuncOp function : entries)
-      if (failed(differentiate(function)))
+      if (failed(differentiate(function, state)))
         return signalPassFailure();
     getOperation()->walk([](Operation *op) { op->removeAttr(kRecomputeAttr); });
   }
 
-  LogicalResult differentiate(func::FuncOp function);
+  LogicalResult differentiate(func::FuncOp function, GradientState &state);
   void accumulate(Entry &entry, const Parameters &parameters);
   void addUpdate(func::FuncOp step, DictionaryAttr settings, const Parameters &parameters);
   void optimize(Entry &entry, DictionaryAttr settings, Parameters &all);
@@ -112,7 +115,21 @@ int gradientOf(func::FuncOp function, unsigned argument) {
   return -1;
 }
 
-LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
+/// A value at the boundary of two stages, and what its cotangent is called there.
+bool passesCotangent(DictionaryAttr attributes, StringRef role, Type type) {
+  auto own = attributes ? attributes.getAs<StringAttr>(attrs::role) : StringAttr();
+  return own && own.getValue() == role && isa<FloatType>(cast<RankedTensorType>(type).getElementType());
+}
+SmallVector<NamedAttribute> cotangentAttrs(Entry &entry, DictionaryAttr value) {
+  SmallVector<NamedAttribute> attributes = {
+      entry.str(attrs::name, (value.getAs<StringAttr>(attrs::name).getValue() + ".cotangent").str()),
+      entry.str(attrs::role, kStageCotangent)};
+  if (Attribute dims = value.get(attrs::dims))
+    attributes.push_back(entry.builder.getNamedAttr(attrs::dims, dims));
+  return attributes;
+}
+
+LogicalResult DifferentiatePass::differentiate(func::FuncOp function, GradientState &state) {
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   function->removeAttr("braid.train");
   int sumIndex = resultNamed(function, "loss_sum"), countIndex = resultNamed(function, "loss_count"),
@@ -120,13 +137,17 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   if (sumIndex < 0 || countIndex < 0)
     return function.emitOpError() << "has braid.train but no results named loss_sum and loss_count";
 
-  SymbolTable symbols(getOperation());
-  Activity activity(symbols);
+  Activity activity(state.symbols);
   Parameters parameters;
+  SmallVector<BlockArgument> stageInputs; // of another stage, which waits for their cotangents
   for (BlockArgument argument : function.getArguments()) {
     unsigned i = argument.getArgNumber();
     auto role = function.getArgAttrOfType<StringAttr>(i, attrs::role);
     auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
+    if (passesCotangent(function.getArgAttrDict(i), kStageInput, argument.getType())) {
+      activity.mark(argument);
+      stageInputs.push_back(argument);
+    }
     if (!role || role.getValue() != "parameter")
       continue;
     if (auto rate = function.getArgAttrOfType<FloatAttr>(i, attrs::correctionRate))
@@ -156,13 +177,24 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   } else {
     seed = ActivationOp::create(entry.builder, loc, count.getType(), count, "reciprocal");
   }
-  GradientState state{getOperation(), symbols, {}, {}};
+  state.bf16Gradients = false;
   if (auto dtype = settings.getAs<StringAttr>("gradient_dtype"))
     state.bf16Gradients = dtype.getValue() == "bf16";
   BlockGradient gradient(state, activity, body, entry.builder, nullptr);
-  if (!activity.isActive(sum))
+  bool isPart = false; // a later stage has the loss
+  for (auto [i, value] : llvm::enumerate(forward)) {
+    DictionaryAttr attributes = function.getResultAttrDict(i);
+    if (!passesCotangent(attributes, kStageOutput, value.getType()))
+      continue;
+    isPart = true;
+    Value cotangent = entry.argument(value.getType(), cotangentAttrs(entry, attributes));
+    if (activity.isActive(value))
+      gradient.add(value, cotangent);
+  }
+  if (!activity.isActive(sum) && !isPart)
     return function.emitOpError() << "loss_sum depends on no trained parameter";
-  gradient.add(sum, seed);
+  if (activity.isActive(sum))
+    gradient.add(sum, seed);
   if (aux && activity.isActive(aux)) {
     auto type = cast<RankedTensorType>(aux.getType());
     auto one = DenseElementsAttr::get(type, entry.builder.getFloatAttr(type.getElementType(), 1.0));
@@ -170,6 +202,9 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function) {
   }
   if (failed(gradient.run()))
     return failure();
+  for (BlockArgument input : stageInputs)
+    entry.result(gradient.cotangentOrZero(input),
+                 cotangentAttrs(entry, function.getArgAttrDict(input.getArgNumber())));
   for (Parameter &parameter : parameters.trained) {
     parameter.gradient = gradient.cotangent(parameter.value);
     if (!parameter.gradient)
@@ -234,8 +269,11 @@ void DifferentiatePass::addUpdate(func::FuncOp step, DictionaryAttr settings, co
   OpBuilder builder(step);
   builder.setInsertionPointAfter(step);
   auto loc = NameLoc::get(builder.getStringAttr("update_step"));
-  auto function = func::FuncOp::create(builder, loc, "update_step", builder.getFunctionType({}, {}));
+  auto function =
+      func::FuncOp::create(builder, loc, stagedName("update_step", stageOf(step)), builder.getFunctionType({}, {}));
   function->setAttr(attrs::entry, builder.getUnitAttr());
+  if (Attribute stage = step->getAttr(attrs::stage))
+    function->setAttr(attrs::stage, stage);
   builder.setInsertionPointToEnd(function.addEntryBlock());
   func::ReturnOp::create(builder, loc);
   Entry update(function);

@@ -165,7 +165,13 @@ int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAt
   auto stream = FlatSymbolRefAttr::get(axis);
   Location loc = op->getLoc();
   follow(loc, stream);
-  Value x = inputs[0];
+  // One way between two stages: of what is not there, nothing at the other's place.
+  Value x = inputs.empty() ? result : inputs[0];
+  auto nothing = [](cmd::BufferAttr at) {
+    return cmd::BufferAttr::get(at.getContext(), at.getArena(), at.getOffset(), 0, at.getStrides());
+  };
+  cmd::BufferAttr sent = inputs.empty() ? nothing(bufferOf(x)) : bufferOf(x),
+                  received = result ? bufferOf(result) : nothing(bufferOf(x));
   auto type = cast<RankedTensorType>(x.getType());
   int64_t block = 0, row = 0, counts = 0;
   bool counted = inputs.size() == 3;
@@ -181,7 +187,7 @@ int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAt
   auto distance = op->getAttrOfType<IntegerAttr>("distance");
   auto unit = [&](StringRef name) { return op->getAttrOfType<UnitAttr>(name); };
   cmd::CollectiveOp::create(
-      builder, loc, cmd::CollectiveKindAttr::get(op->getContext(), kindOf(kind)), axis, bufferOf(x), bufferOf(result),
+      builder, loc, cmd::CollectiveKindAttr::get(op->getContext(), kindOf(kind)), axis, sent, received,
       TypeAttr::get(type.getElementType()), builder.getI64IntegerAttr(block), builder.getI64IntegerAttr(row),
       counted ? bufferOf(inputs[1]) : cmd::BufferAttr(), counted ? bufferOf(inputs[2]) : cmd::BufferAttr(),
       builder.getI64IntegerAttr(counts), unit("cyclic"), unit("reverse"),
@@ -190,11 +196,14 @@ int64_t CommandLowering::collective(Operation *op, CollectiveKind kind, StringAt
 }
 
 LogicalResult CommandLowering::checkCollective(Operation *op, ValueRange inputs, Value result) {
-  for (Value value : {inputs[0], result})
+  SmallVector<Value, 2> ends(inputs.take_front(1));
+  if (result)
+    ends.push_back(result);
+  for (Value value : ends)
     if (!isContiguous(value))
       return op->emitOpError("cannot send a slice with gaps: ") << value.getType();
   if (auto dim = op->getAttrOfType<IntegerAttr>("dim"))
-    for (Value value : {inputs[0], result})
+    for (Value value : ends)
       if (!isLeading(cast<RankedTensorType>(value.getType()), dim.getInt()))
         return op->emitOpError("along dimension ")
                << dim.getInt() << " of " << value.getType() << ": its parts do not lie one after the other";
@@ -202,7 +211,8 @@ LogicalResult CommandLowering::checkCollective(Operation *op, ValueRange inputs,
 }
 
 LogicalResult CommandLowering::lower(CommStartOp start) {
-  Value result = awaitOf(start).getResult(0);
+  CommAwaitOp await = awaitOf(start);
+  Value result = await.getNumResults() ? await.getResult(0) : Value();
   if (failed(checkCollective(start, start.getInputs(), result)))
     return failure();
   ends[start] = collective(start, start.getKind(), start.getAxisAttr(), start.getInputs(), result);
@@ -324,7 +334,7 @@ LogicalResult CommandLowering::run(cmd::ProgramOp program) {
     return failure();
   builder.setInsertionPointToEnd(&program.getBody().front());
   auto command = cmd::EntryOp::create(builder, entry.getLoc(), entry.getSymNameAttr(), *inputs, *outputs,
-                                      builder.getI64IntegerAttr(0));
+                                      builder.getI64IntegerAttr(0), entry->getAttrOfType<IntegerAttr>(attrs::stage));
   builder.createBlock(&command.getBody());
   if (failed(lower(entry.getBody().front())))
     return failure();

@@ -4,7 +4,7 @@
 using namespace mlir;
 using namespace braid;
 
-StringRef NamedTensor::arena() const {
+static StringRef arenaOf(cmd::Role role) {
   switch (role) {
   case cmd::Role::parameter: return "parameters";
   case cmd::Role::moment: return "optimizer";
@@ -15,6 +15,8 @@ StringRef NamedTensor::arena() const {
   }
   llvm_unreachable("role");
 }
+
+std::string NamedTensor::arena() const { return stagedName(arenaOf(role), stageOf(entry)); }
 
 /// What the attributes of one argument or result say.
 static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i) {
@@ -28,8 +30,14 @@ static FailureOr<NamedTensor> read(func::FuncOp entry, bool isResult, unsigned i
     return entry.emitOpError() << where << " has no " << attrs::name, failure();
   tensor.name = name.str();
   // Types and words of attributes are verified where they stand (dialects/braid/Attributes.cpp).
-  if (auto role = dyn_cast_or_null<StringAttr>(get(attrs::role)))
-    tensor.role = *cmd::symbolizeRole(role.getValue());
+  if (auto role = dyn_cast_or_null<StringAttr>(get(attrs::role))) {
+    std::optional<cmd::Role> known = cmd::symbolizeRole(role.getValue());
+    if (!known) // of a stage, whose micro-batches nobody has put in order
+      return entry.emitOpError() << where << " '" << tensor.name << "' has " << attrs::role << " " << role
+                                 << ", which goes from stage to stage; run braid-pipeline-stages first",
+             failure();
+    tensor.role = *known;
+  }
   if (Attribute layers = get(attrs::layers)) {
     tensor.layers = cast<DenseI32ArrayAttr>(layers);
     // Nested repeats stack twice: the leading dimensions together count the layers.
@@ -118,7 +126,8 @@ LogicalResult NamedTensors::reconcile(std::vector<Mention> &mentions) {
   }
   for (Mention &mention : mentions)
     if (perEntry.lookup(mention.tensor.name))
-      mention.tensor.name = mention.entry.getSymName().str() + "/" + mention.tensor.name;
+      mention.tensor.name =
+          (unstagedName(mention.entry.getSymName(), stageOf(mention.entry)) + "/" + mention.tensor.name).str();
   return success();
 }
 
@@ -156,7 +165,7 @@ LogicalResult NamedTensors::group() {
     bool aligned = false;
     for (unsigned id : group) {
       NamedTensor &tensor = tensors[id];
-      int64_t &end = arenas[tensor.arena()];
+      int64_t &end = arenas[arenaOf(tensor.role)];
       tensor.offset = alike && aligned ? end : llvm::alignTo(end, 64);
       end = tensor.offset + tensor.bytes();
       aligned = true;

@@ -1,5 +1,5 @@
 //===- NamedTensors.h - the tensors that are known outside --------------------------------------------------------===//
-// One table for all entry functions: equal names are one tensor, so all entries work on one parameter arena. Inputs and
+// One table for all entry functions (of a stage of a pipeline): equal names are one tensor, so all entries work on one parameter arena. Inputs and
 // outputs whose names stand for different shapes in different entries are called <entry>/<name>.
 #ifndef PASSES_LOWER_NAMEDTENSORS_H
 #define PASSES_LOWER_NAMEDTENSORS_H
@@ -27,7 +27,7 @@ struct NamedTensor {
 
   llvm::ArrayRef<int32_t> layerList() const { return layers ? layers.asArrayRef() : llvm::ArrayRef<int32_t>(); }
   int64_t bytes() const { return cmd::tensorBytes(type) * (layers ? layers.size() : 1); }
-  llvm::StringRef arena() const;
+  std::string arena() const; ///< of its entry's stage, where there are stages
   bool sameKind(const NamedTensor &other) const { return role == other.role && type == other.type; }
   std::string key() const; ///< name and layers: two stacks may share a name
 };

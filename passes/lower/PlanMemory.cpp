@@ -220,9 +220,15 @@ private:
     MLIRContext *context = value.getContext();
     const BufferPlace &at = buffers.location(value);
     const Buffers::Buffer &buffer = buffers.all()[at.buffer];
-    auto [arena, base] = buffer.named()
-                             ? std::pair(byKey.lookup(buffer.name)->arena(), byKey.lookup(buffer.name)->offset)
-                             : placed.lookup(at.buffer);
+    std::string arena;
+    int64_t base = 0;
+    if (buffer.named()) {
+      const NamedTensor &tensor = *byKey.lookup(buffer.name);
+      std::tie(arena, base) = std::pair(tensor.arena(), tensor.offset);
+    } else {
+      auto [name, offset] = placed.lookup(at.buffer);
+      std::tie(arena, base) = std::pair(stagedName(name, stageOf(entry)), offset);
+    }
     SmallVector<int64_t> strides(at.strides);
     while (!strides.empty() && strides.back() == 0)
       strides.pop_back();
@@ -251,8 +257,10 @@ private:
         op->setAttr("cmd.arguments", list(repeat.getBody().front().getArguments()));
     });
     auto names = [&](const NamedTensor &tensor) {
-      SmallVector<StringRef> list(tensor.fileNames.begin(), tensor.fileNames.end());
-      return builder.getStrArrayAttr(list);
+      SmallVector<Attribute> list;
+      for (const std::string &name : tensor.fileNames)
+        list.push_back(builder.getStringAttr(stagedName(name, stageOf(entry))));
+      return builder.getArrayAttr(list);
     };
     for (BlockArgument argument : entry.getArguments()) {
       entry.setArgAttr(argument.getArgNumber(), "cmd.buffer", bufferOf(argument));
@@ -291,23 +299,48 @@ public:
 private:
   LogicalResult plan() {
     ModuleOp module = getOperation();
-    SmallVector<func::FuncOp> entries;
+    // Each stage of a pipeline has memory of its own.
+    llvm::MapVector<int64_t, SmallVector<func::FuncOp>> entries;
     for (auto func : module.getOps<func::FuncOp>())
       if (func->hasAttr(attrs::entry))
-        entries.push_back(func);
+        entries[stageOf(func).value_or(-1)].push_back(func);
     if (entries.empty())
       return module.emitError("no entry function: a public func.func with the attribute ") << attrs::entry;
-    FailureOr<NamedTensors> tensors = NamedTensors::collect(entries);
-    if (failed(tensors))
-      return failure();
-
+    OpBuilder builder(module.getContext());
+    builder.setInsertionPointToStart(module.getBody());
+    auto program = cmd::ProgramOp::create(builder, module.getLoc());
+    builder.createBlock(&program.getBody());
     SymbolTable symbols(module);
-    llvm::StringMap<Packing> planned;
+    std::optional<int64_t> activations;
     SmallVector<std::pair<std::string, int64_t>> facts;
+    std::vector<NamedTensors> tables;
+    for (auto &[stage, own] : entries) {
+      FailureOr<NamedTensors> tensors = NamedTensors::collect(own);
+      llvm::StringMap<Packing> planned;
+      if (failed(tensors) || failed(plan(own, *tensors, symbols, planned, activations, facts)))
+        return failure();
+      writeArenas(program, *tensors, planned, stageOf(own.front()));
+      tables.push_back(std::move(*tensors));
+    }
+    for (auto [entry, tensors] : llvm::zip_equal(entries, tables))
+      writeTensors(program, tensors, stageOf(entry.second.front()));
+    for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (func.isPrivate() && !func->hasAttr(tile::kKernelAttr))
+        func.erase();
+    if (activations)
+      tellActivations(module, *activations);
+    writeFacts(module, facts);
+    return success();
+  }
+
+  /// The entries of one stage. `activations`: the most that any entry keeps.
+  LogicalResult plan(ArrayRef<func::FuncOp> entries, const NamedTensors &tensors, SymbolTable &symbols,
+                     llvm::StringMap<Packing> &planned, std::optional<int64_t> &activations,
+                     SmallVectorImpl<std::pair<std::string, int64_t>> &facts) {
     for (func::FuncOp entry : entries) {
       if (failed(prepareBuffers(entry, symbols)))
         return failure();
-      EntryPlan plan(entry, *tensors, naive, inFlight);
+      EntryPlan plan(entry, tensors, naive, inFlight);
       if (failed(plan.run()))
         return failure();
       int64_t bytes = 0;
@@ -317,7 +350,7 @@ private:
       facts.push_back({key + ".planned_bytes", bytes});
       facts.push_back({key + ".lower_bound_bytes", plan.lowerBound});
       if (plan.activations)
-        tellActivations(module, *plan.activations);
+        activations = std::max(activations.value_or(0), *plan.activations);
       for (auto &[name, arena] : plan.arenas) {
         Packing &most = planned[name];
         most.bytes = std::max(most.bytes, arena.packing.bytes);
@@ -330,11 +363,6 @@ private:
         entry.emitRemark() << "memory of @" << entry.getSymName() << ": " << plan.merged << " values share a buffer, "
                            << plan.copies << " copies or fills of " << plan.copiedBytes << " bytes remain";
     }
-    for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-      if (func.isPrivate() && !func->hasAttr(tile::kKernelAttr))
-        func.erase();
-    writeTables(module, *tensors, planned);
-    writeFacts(module, facts);
     return success();
   }
 
@@ -363,26 +391,33 @@ private:
     module->setAttr(attrs::metadata, entries.getDictionary(module.getContext()));
   }
 
-  void writeTables(ModuleOp module, const NamedTensors &tensors, const llvm::StringMap<Packing> &planned) {
-    OpBuilder builder(module.getContext());
-    builder.setInsertionPointToStart(module.getBody());
-    auto program = cmd::ProgramOp::create(builder, module.getLoc());
-    builder.createBlock(&program.getBody());
+  static void writeArenas(cmd::ProgramOp program, const NamedTensors &tensors, const llvm::StringMap<Packing> &planned,
+                          std::optional<int64_t> stage) {
+    OpBuilder builder = OpBuilder::atBlockEnd(&program.getBody().front());
     for (StringRef arena : {"parameters", "optimizer", "gradients", "saved", "workspace", "io", "cache"}) {
       Packing packing = planned.lookup(arena);
       int64_t fixed = tensors.arenaBytes(arena);
       int64_t bytes = fixed ? fixed : packing.bytes, bound = fixed ? fixed : packing.lowerBound;
       if (bytes)
-        cmd::ArenaOp::create(builder, module.getLoc(), builder.getStringAttr(arena), builder.getI64IntegerAttr(bytes),
-                             builder.getI64IntegerAttr(256), builder.getI64IntegerAttr(bound));
+        cmd::ArenaOp::create(builder, program.getLoc(), builder.getStringAttr(stagedName(arena, stage)),
+                             builder.getI64IntegerAttr(bytes), builder.getI64IntegerAttr(256),
+                             builder.getI64IntegerAttr(bound), stageAttr(builder, stage));
     }
-    MLIRContext *context = module.getContext();
+  }
+
+  static IntegerAttr stageAttr(OpBuilder &builder, std::optional<int64_t> stage) {
+    return stage ? builder.getI64IntegerAttr(*stage) : IntegerAttr();
+  }
+
+  static void writeTensors(cmd::ProgramOp program, const NamedTensors &tensors, std::optional<int64_t> stage) {
+    OpBuilder builder = OpBuilder::atBlockEnd(&program.getBody().front());
+    MLIRContext *context = program.getContext();
     auto text = [&](StringRef value) { return value.empty() ? StringAttr() : builder.getStringAttr(value); };
     for (const FileTensor &tensor : tensors.fileTensors()) {
       const NamedTensor &first = *tensor.first;
       auto buffer = cmd::BufferAttr::get(context, FlatSymbolRefAttr::get(context, first.arena()), tensor.offset,
                                          tensor.bytes, {});
-      cmd::TensorOp::create(builder, first.loc, builder.getStringAttr(tensor.name),
+      cmd::TensorOp::create(builder, first.loc, builder.getStringAttr(stagedName(tensor.name, stage)),
                             cmd::RoleAttr::get(context, first.role), TypeAttr::get(first.type), buffer,
                             tensor.layers.empty() ? DenseI32ArrayAttr() : builder.getDenseI32ArrayAttr(tensor.layers),
                             first.shards, text(tensor.of), first.slot);

@@ -52,7 +52,7 @@ public:
 private:
   std::optional<Travel> travelOf(CommStartOp start) const {
     CommAwaitOp await = awaitOf(start);
-    if (start.getInputs().size() != 1 || !await || await->getBlock() != start->getBlock())
+    if (start.getInputs().size() != 1 || !await || await->getBlock() != start->getBlock() || await.getNumResults() != 1)
       return std::nullopt;
     Value sent = start.getInputs()[0];
     bool stacked = false;

@@ -220,7 +220,12 @@ LogicalResult Sharder::beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilde
     Placement to = placementOf(map.lookup(value));
     StringRef role = result.role();
     auto alias = result.get<IntegerAttr>(attrs::alias);
-    if (alias) {
+    if (role == kStageOutput || role == kStageCotangent) { // where the other stage expects it
+      FailureOr<Placement> there = argumentPlacement(entry, true, i);
+      if (failed(there))
+        return failure();
+      to = *there;
+    } else if (alias) {
       to = entryArguments[alias.getInt()];
     } else {
       to.pending.clear();
@@ -336,7 +341,7 @@ public:
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
     Sharder sharder(getOperation(), *mesh, sliced, algorithm);
     for (func::FuncOp entry : entries)
-      if (failed(entry.getName() == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
+      if (failed(unstagedName(entry.getName(), stageOf(entry)) == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
     gatherLatents(getOperation());

@@ -65,7 +65,9 @@ CollectiveCall callOf(const schema::Collective &collective) {
   CollectiveKind kind = kindOf(collective.kind());
   uint64_t bytes = kind == CollectiveKind::allToAll        ? collective.block_bytes()
                    : kind == CollectiveKind::reduceScatter ? collective.recv()->bytes()
-                                                           : collective.send()->bytes();
+                   : kind == CollectiveKind::shift // one of the two may be empty
+                       ? std::max(collective.send()->bytes(), collective.recv()->bytes())
+                       : collective.send()->bytes();
   return {kind,
           collective.name() ? collective.name()->c_str() : "",
           bytes,

@@ -171,7 +171,7 @@ public:
     BRAID_TRY(begin());
     if (source == self && args.bytes)
       std::memcpy(args.recv, args.send, args.bytes);
-    else if (source < 0 && args.bytes)
+    else if (source < 0 && args.recv)
       std::memset(args.recv, 0, args.bytes);
     auto work = [&]() -> Status {
       std::unique_lock lock(engine.mutex);

@@ -153,7 +153,7 @@ public:
     CollectiveCall call{CollectiveKind::shift, name, args.bytes, DType::u8, args.cyclic, args.reverse, args.distance};
     int source = args.source(rank(), size()), target = args.target(rank(), size());
     return run(call, [&]() -> Status {
-      if (source < 0)
+      if (source < 0 && args.recv)
         BRAID_TRY(
             gpu.driver->check(gpu.driver->cuMemsetD8Async(address(args.recv), 0, args.bytes, at()), "cuMemsetD8Async"));
       return together([&]() -> Status {

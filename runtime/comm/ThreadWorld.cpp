@@ -211,7 +211,7 @@ public:
     int source = args.source(rank(), size());
     if (source >= 0)
       copyBytes(args.recv, group.operations[static_cast<size_t>(source)].send, args.bytes);
-    else if (args.bytes)
+    else if (args.recv)
       std::memset(args.recv, 0, args.bytes);
     group.meet(self);
     return Status::success();

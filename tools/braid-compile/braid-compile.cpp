@@ -125,6 +125,13 @@ int main(int argc, char **argv) {
   integerIn(app.add_option("--accumulation-steps", options.accumulationSteps,
                            "batches whose gradients make one update, instead of train.accumulation_steps"),
             1, maxAccumulationSteps);
+  integerIn(app.add_option("--micro-batches", options.microBatches,
+                           "parts of a batch's rows that go through the stages of a pipeline (pp) one after the other, "
+                           "instead of train.micro_batches (default: as many as there are rows, up to 4 a stage)"),
+            1, maxMicroBatches);
+  app.add_option("--stage-layers", options.stageLayers,
+                 "layers of each stage of a pipeline (pp), as in 7,9,8 (default: the model's, else by their weights)")
+      ->type_name("N,..");
   app.add_option("--recompute", options.recompute,
                  "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
       ->type_name("LAYERS");
@@ -138,7 +145,8 @@ int main(int argc, char **argv) {
             0, INT64_MAX, " bytes")
       ->type_name("BYTES");
   notEmpty(app.add_option("--mesh", options.mesh,
-                          "ranks by axis, e.g. dp=2,tp=2,ep=2 (ep and etp: experts over the same ranks)"))
+                          "ranks by axis, e.g. pp=2,dp=2,tp=2,ep=2 (pp: stages of layers; ep and etp: experts over the ranks "
+                          "of the others)"))
       ->type_name("AXIS=N,..");
   oneOf(app.add_option("--sp-algorithm", options.spAlgorithm,
                        "how states of scans travel along sp: auto, ring, all_gather or scan (default: the model's)"),

@@ -1,0 +1,447 @@
+//===- PipelineStages.cpp - micro-batches through the stages of a pipeline ----------------------------------------===//
+// One forward, one backward (1F1B; Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters", 2.2.1): with P
+// stages, micro-batch m goes forward through stage s at tick 2 m + s and back at tick 2 m + 2 P - 1 - s, so a stage has at
+// most P - s of them under way. Ticks are an order, not a clock: a stage goes on as soon as it has what it needs. Behind
+// tick t a stage exchanges with the one behind it where t - s is even, with the one before it where it is odd: what one of
+// them has put out forward and the other backward travel at one time. All ranks so agree on one order of their exchanges,
+// in which none waits for a later one, whatever queue they stand in.
+#include "mlir/IR/IRMapping.h"
+#include "passes/Passes.h"
+#include "passes/analysis/Mesh.h"
+#include "passes/analysis/Tensors.h"
+#include "passes/analysis/Timeline.h"
+
+using namespace mlir;
+using namespace braid;
+
+namespace braid {
+#define GEN_PASS_DEF_PIPELINESTAGESPASS
+#include "passes/Passes.h.inc"
+} // namespace braid
+
+namespace {
+
+/// Which stage of how many an entry is.
+struct StagePlace {
+  int64_t stage = 0, stages = 1;
+};
+
+StringRef textOf(DictionaryAttr attributes, StringRef name) {
+  auto text = attributes ? attributes.getAs<StringAttr>(name) : StringAttr();
+  return text ? text.getValue() : StringRef();
+}
+
+/// Begins to exchange with a stage: `mine` goes there, a value of type `theirs` comes back; either may be absent.
+CommStartOp startExchange(OpBuilder &builder, StringRef name, StagePlace at, int64_t other, Value mine, Type theirs) {
+  MLIRContext *context = builder.getContext();
+  auto loc = NameLoc::get(builder.getStringAttr(name));
+  NamedAttrList attributes;
+  attributes.set("kind", CollectiveKindAttr::get(context, CollectiveKind::shift));
+  attributes.set("axis", builder.getStringAttr(stagePair(std::min(at.stage, other), std::max(at.stage, other))));
+  attributes.set("label", builder.getStringAttr(name));
+  bool first = at.stage < other;
+  if (mine && theirs)
+    attributes.set("cyclic", builder.getUnitAttr());
+  else if (first == !mine) // from the second of the two to the first
+    attributes.set("reverse", builder.getUnitAttr());
+  SmallVector<Type> results;
+  if (theirs)
+    results.push_back(theirs);
+  SmallVector<Value> inputs;
+  if (mine)
+    inputs.push_back(mine);
+  return CommStartOp::create(builder, loc, TypeRange{FutureType::get(context, results)}, inputs, attributes.getAttrs());
+}
+
+Value await(OpBuilder &builder, CommStartOp start) {
+  ArrayRef<Type> types = start.getFuture().getType().getResults();
+  auto await = CommAwaitOp::create(builder, start.getLoc(), types, start);
+  return types.empty() ? Value() : await.getResult(0);
+}
+
+Value sumOverStages(OpBuilder &builder, Location loc, Value value, StagePlace at) {
+  if (at.stages == 1)
+    return value;
+  auto start = CommStartOp::create(
+      builder, loc, TypeRange{FutureType::get(builder.getContext(), {value.getType()})}, value,
+      {builder.getNamedAttr("kind", CollectiveKindAttr::get(builder.getContext(), CollectiveKind::all_reduce)),
+       builder.getNamedAttr("axis", builder.getStringAttr("pp"))});
+  return await(builder, start);
+}
+
+//===- A step -----------------------------------------------------------------------------------------------------===//
+
+/// One entry of a micro-batch becomes that of all of them.
+class StageEntry {
+public:
+  StageEntry(func::FuncOp function, StagePlace at, int64_t parts)
+      : function(function), at(at), parts(parts), body(function.getBody().front()), builder(function.getContext()) {}
+
+  LogicalResult run() {
+    if (failed(read()))
+      return failure();
+    divide();
+    build();
+    return success();
+  }
+
+private:
+  enum class Kind {
+    shared, ///< the same for all micro-batches: weights, coordinates
+    rows, ///< this one's rows of a batch
+    number, ///< this one's of several numbers
+    sum, ///< added to by each, in place
+    stageInput,
+    cotangent,
+  };
+  struct Argument {
+    Kind kind;
+    Value whole; ///< in the new body
+  };
+  /// A value that goes from one stage to the next, and its cotangent, which comes back.
+  struct Boundary {
+    std::string name;
+    std::optional<unsigned> input, output; ///< argument that comes, result that goes on
+    std::optional<unsigned> cotangentInput, cotangentOutput; ///< of the output; of the input
+  };
+
+  Boundary &boundary(StringRef name) {
+    name.consume_back(".cotangent");
+    for (Boundary &known : boundaries)
+      if (known.name == name)
+        return known;
+    return boundaries.emplace_back(Boundary{name.str(), {}, {}, {}, {}});
+  }
+
+  LogicalResult read() {
+    for (BlockArgument argument : body.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      DictionaryAttr attributes = function.getArgAttrDict(i);
+      StringRef role = textOf(attributes, attrs::role), name = textOf(attributes, attrs::name);
+      Kind kind = Kind::shared;
+      auto dims = attributes ? attributes.getAs<ArrayAttr>(attrs::dims) : ArrayAttr();
+      if (role == kStageInput)
+        kind = Kind::stageInput, boundary(name).input = i;
+      else if (role == kStageCotangent)
+        kind = Kind::cotangent, boundary(name).cotangentInput = i;
+      else if (role == "gradient")
+        kind = Kind::sum;
+      else if (role == "input" && dims && !dims.empty() && dims[0] == builder.getStringAttr("batch"))
+        kind = Kind::rows;
+      else if (role == "input" && name == "aux_scale")
+        kind = Kind::number;
+      arguments.push_back({kind, {}});
+    }
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      DictionaryAttr attributes = function.getResultAttrDict(i);
+      StringRef role = textOf(attributes, attrs::role), name = textOf(attributes, attrs::name);
+      if (role == kStageOutput)
+        boundary(name).output = i;
+      else if (role == kStageCotangent)
+        boundary(name).cotangentOutput = i;
+      else if (role == "output" || (role == "gradient" && function.getResultAttr(i, attrs::alias)))
+        continue;
+      else
+        return function.emitOpError() << "has a result '" << name << "' of role \"" << role
+                                      << "\", which micro-batches cannot share; valid: outputs, which are added up, and "
+                                         "gradients in the place of those that it is given";
+    }
+    for (const Boundary &known : boundaries)
+      if (bool(known.input) == (at.stage == 0) || bool(known.output) == (at.stage + 1 == at.stages))
+        return function.emitOpError()
+               << "is stage " << at.stage << " of " << at.stages << " (axis pp), but its '" << known.name << "' "
+               << (known.input ? known.output ? "comes from a stage before it and goes to one behind it"
+                                              : "comes from a stage before it and goes to none"
+                               : "comes from no stage before it");
+    return success();
+  }
+
+  /// What the next stage waits for, forward; the rest is the backward of a training, or of the same tick without.
+  void divide() {
+    for (const Boundary &known : boundaries) {
+      backward |= known.cotangentInput || known.cotangentOutput;
+      if (!known.output)
+        continue;
+      SmallVector<Value> open = {body.getTerminator()->getOperand(*known.output)};
+      while (!open.empty()) {
+        Operation *op = open.pop_back_val().getDefiningOp();
+        if (!op || !forward.insert(op).second)
+          continue;
+        op->walk([&](Operation *inner) {
+          for (Value operand : inner->getOperands())
+            if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &body)
+              open.push_back(operand);
+        });
+      }
+    }
+  }
+
+  //===- Building -------------------------------------------------------------------------------------------------===//
+
+  void build() {
+    Block *whole = new Block;
+    SmallVector<DictionaryAttr> argumentAttrs;
+    SmallVector<int64_t> newNumber(arguments.size(), -1);
+    for (auto [i, argument] : llvm::enumerate(arguments)) {
+      if (argument.kind == Kind::stageInput || argument.kind == Kind::cotangent)
+        continue;
+      auto type = cast<RankedTensorType>(body.getArgument(i).getType());
+      if (argument.kind == Kind::rows || argument.kind == Kind::number)
+        type = withDim(type, 0, type.getDimSize(0) * parts);
+      newNumber[i] = whole->getNumArguments();
+      argument.whole = whole->addArgument(type, body.getArgument(i).getLoc());
+      argumentAttrs.push_back(function.getArgAttrDict(i));
+    }
+    function.getBody().push_back(whole);
+    builder.setInsertionPointToStart(whole);
+
+    for (int64_t m = 0; m < parts; ++m)
+      maps.push_back(begin(m));
+    int64_t last = backward ? 2 * (parts + at.stages) - 3 : 2 * (parts - 1) + at.stages - 1;
+    for (int64_t tick = 0; tick <= last; ++tick) {
+      for (auto [start, take] : std::exchange(coming, {}))
+        take(await(builder, start));
+      bool ahead = (tick - at.stage) % 2 == 0;
+      std::optional<int64_t> part = ahead ? forwardAt(tick, at.stage) : backwardAt(tick, at.stage);
+      if (part)
+        emit(*part, /*isForward=*/ahead);
+      for (CommStartOp start : std::exchange(going, {}))
+        (void)await(builder, start);
+      exchange(tick, part, ahead);
+    }
+    // What the last exchange has sent.
+    for (CommStartOp start : std::exchange(going, {}))
+      (void)await(builder, start);
+
+    SmallVector<Value> results;
+    SmallVector<DictionaryAttr> resultAttrs;
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      DictionaryAttr attributes = function.getResultAttrDict(i);
+      StringRef role = textOf(attributes, attrs::role);
+      if (role == kStageOutput || role == kStageCotangent)
+        continue;
+      NamedAttrList list(attributes);
+      auto alias = attributes.getAs<IntegerAttr>(attrs::alias);
+      if (alias)
+        list.set(attrs::alias, builder.getI64IntegerAttr(newNumber[alias.getInt()]));
+      results.push_back(alias ? arguments[alias.getInt()].whole : output(i));
+      resultAttrs.push_back(list.getDictionary(function.getContext()));
+    }
+    func::ReturnOp::create(builder, function.getLoc(), results);
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body))) {
+      op.dropAllUses();
+      op.erase();
+    }
+    body.erase();
+    function.setFunctionType(builder.getFunctionType(whole->getArgumentTypes(), ValueRange(results).getTypes()));
+    function.setAllArgAttrs(argumentAttrs);
+    function.setAllResultAttrs(resultAttrs);
+  }
+
+  IRMapping begin(int64_t m) {
+    IRMapping map;
+    for (auto [i, argument] : llvm::enumerate(arguments)) {
+      BlockArgument old = body.getArgument(i);
+      if (argument.kind == Kind::shared)
+        map.map(old, argument.whole);
+      if (argument.kind != Kind::rows && argument.kind != Kind::number)
+        continue;
+      auto type = cast<RankedTensorType>(old.getType());
+      map.map(old, parts == 1 ? argument.whole
+                              : SliceOp::create(builder, old.getLoc(), type, argument.whole, 0, m * type.getDimSize(0))
+                                    .getResult());
+    }
+    return map;
+  }
+
+  std::optional<int64_t> partOf(int64_t doubled) const {
+    return doubled >= 0 && doubled % 2 == 0 && doubled / 2 < parts ? std::optional(doubled / 2) : std::nullopt;
+  }
+  std::optional<int64_t> forwardAt(int64_t tick, int64_t stage) const { return partOf(tick - stage); }
+  std::optional<int64_t> backwardAt(int64_t tick, int64_t stage) const {
+    return backward ? partOf(tick + 1 + stage - 2 * at.stages) : std::nullopt;
+  }
+
+  void emit(int64_t m, bool isForward) {
+    IRMapping &map = maps[m];
+    if (!isForward || !backward)
+      for (auto [i, argument] : llvm::enumerate(arguments))
+        if (argument.kind == Kind::sum)
+          map.map(body.getArgument(i), argument.whole);
+    for (Operation &op : body.without_terminator())
+      if (!backward || forward.contains(&op) == isForward)
+        builder.clone(op, map);
+    if (isForward && backward)
+      return;
+    for (unsigned i = 0; i < function.getNumResults(); ++i) {
+      Value value = map.lookupOrDefault(body.getTerminator()->getOperand(i));
+      if (auto alias = function.getResultAttrOfType<IntegerAttr>(i, attrs::alias))
+        arguments[alias.getInt()].whole = value;
+    }
+  }
+
+  Value of(int64_t m, unsigned result) { return maps[m].lookup(body.getTerminator()->getOperand(result)); }
+
+  /// Behind a tick: with the stage behind this one after a forward, else with the one before it.
+  void exchange(int64_t tick, std::optional<int64_t> own, bool ahead) {
+    int64_t other = ahead ? at.stage + 1 : at.stage - 1;
+    if (other < 0 || other == at.stages)
+      return;
+    std::optional<int64_t> theirs = ahead ? backwardAt(tick, other) : forwardAt(tick, other);
+    for (const Boundary &value : boundaries) {
+      std::optional<unsigned> sent = ahead ? value.output : value.cotangentOutput,
+                              received = ahead ? value.cotangentInput : value.input;
+      Value mine = own && sent ? of(*own, *sent) : Value();
+      Type type = theirs && received ? body.getArgument(*received).getType() : Type();
+      auto begin = [&](Value mine, Type type) {
+        CommStartOp start = startExchange(builder, value.name, at, other, mine, type);
+        if (type)
+          coming.push_back({start, [this, part = *theirs, i = *received](Value came) {
+                              maps[part].map(body.getArgument(i), came);
+                            }});
+        else
+          going.push_back(start);
+      };
+      if (mine && type && mine.getType() != type) { // a cotangent of another type travels alone, downwards first
+        begin(ahead ? mine : Value(), ahead ? Type() : type);
+        begin(ahead ? Value() : mine, ahead ? type : Type());
+      } else if (mine || type) {
+        begin(mine, type);
+      }
+    }
+  }
+
+  /// A result of the host: the sum over micro-batches and stages. Where each is a sum over ranks, there is one of all.
+  Value output(unsigned i) {
+    Value one = body.getTerminator()->getOperand(i);
+    SmallVector<CommStartOp> sums; // the last first
+    for (auto end = one.getDefiningOp<CommAwaitOp>(); end && end->hasOneUse(); end = one.getDefiningOp<CommAwaitOp>()) {
+      auto start = end.getFuture().getDefiningOp<CommStartOp>();
+      if (start.getKind() != CollectiveKind::all_reduce || start->getBlock() != &body || !start->hasOneUse())
+        break;
+      sums.push_back(start);
+      one = start.getInputs()[0];
+    }
+    SmallVector<Value> all;
+    for (IRMapping &map : maps)
+      all.push_back(map.lookup(one));
+    Location loc = body.getTerminator()->getOperand(i).getLoc();
+    Value sum = all.size() == 1 ? all[0] : AddOp::create(builder, loc, all[0].getType(), all).getResult();
+    for (CommStartOp over : llvm::reverse(sums)) {
+      IRMapping map;
+      map.map(over.getInputs()[0], sum);
+      sum = await(builder, cast<CommStartOp>(builder.clone(*over, map)));
+    }
+    // Those of the micro-batches are read by nobody.
+    for (CommStartOp over : sums)
+      for (IRMapping &map : maps)
+        if (Operation *start = map.lookup(over.getFuture()).getDefiningOp()) {
+          start->getResult(0).user_begin()->erase();
+          start->erase();
+        }
+    return sumOverStages(builder, loc, sum, at);
+  }
+
+  func::FuncOp function;
+  StagePlace at;
+  int64_t parts;
+  Block &body;
+  OpBuilder builder;
+  std::vector<Argument> arguments;
+  SmallVector<Boundary> boundaries;
+  DenseSet<Operation *> forward; ///< what the next stage waits for
+  bool backward = false;
+  std::vector<IRMapping> maps; ///< of each micro-batch
+  std::vector<std::pair<CommStartOp, std::function<void(Value)>>> coming; ///< awaited in front of the next tick
+  SmallVector<CommStartOp> going; ///< awaited behind it
+};
+
+//===- The update -------------------------------------------------------------------------------------------------===//
+
+/// Names of parameters, with their layers, and the stages that have them.
+using Owners = llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<int64_t, 2>>;
+
+std::pair<Attribute, Attribute> nameOf(func::FuncOp function, Value parameter) {
+  unsigned i = cast<BlockArgument>(parameter).getArgNumber();
+  return {function.getArgAttr(i, attrs::name), function.getArgAttr(i, attrs::layers)};
+}
+
+/// A weight that two stages have (a table that embeds tokens and is the head) has one gradient, the sum of both: the same
+/// bits on both, in the order of stages.
+void shareGradient(AdamwOp update, StagePlace at, ArrayRef<int64_t> owners) {
+  bool first = at.stage == owners[0];
+  Value own = update.getGradient();
+  OpBuilder builder(update.getContext());
+  builder.setInsertionPointAfterValue(own);
+  CommStartOp start =
+      startExchange(builder, "stage.gradient", at, first ? owners[1] : owners[0], own, own.getType());
+  Value other = await(builder, start);
+  auto sum = AddOp::create(builder, own.getLoc(), own.getType(),
+                           first ? ValueRange{own, other} : ValueRange{other, own});
+  // The norm counts it once.
+  own.replaceUsesWithIf(sum, [&](OpOperand &use) {
+    return use.getOwner() == update || (first && isa<SumSquaresOp>(use.getOwner()));
+  });
+  if (first)
+    return;
+  for (Operation *user : llvm::make_early_inc_range(own.getUsers())) {
+    auto squares = dyn_cast<SumSquaresOp>(user);
+    if (!squares)
+      continue;
+    for (unsigned i = squares->getNumOperands(); i-- > 0;)
+      if (squares->getOperand(i) == own)
+        squares->eraseOperand(i);
+    if (squares->getNumOperands())
+      continue;
+    builder.setInsertionPoint(squares);
+    Type type = squares.getResult().getType();
+    squares.getResult().replaceAllUsesWith(
+        arith::ConstantOp::create(builder, squares.getLoc(), cast<TypedAttr>(builder.getZeroAttr(type))));
+    squares.erase();
+  }
+}
+
+/// The norm is that of all stages' gradients.
+void joinUpdate(func::FuncOp function, StagePlace at, const Owners &owners) {
+  Block &body = function.getBody().front();
+  OpBuilder builder(function.getContext());
+  for (AdamwOp update : llvm::to_vector(body.getOps<AdamwOp>()))
+    if (isa<BlockArgument>(update.getParameter()))
+      if (ArrayRef<int64_t> stages = owners.lookup(nameOf(function, update.getParameter())); stages.size() == 2)
+        shareGradient(update, at, stages);
+  for (ClipScaleOp clip : body.getOps<ClipScaleOp>()) {
+    builder.setInsertionPoint(clip);
+    clip->setOperand(0, sumOverStages(builder, clip.getLoc(), clip->getOperand(0), at));
+  }
+}
+
+class PipelineStagesPass : public braid::impl::PipelineStagesPassBase<PipelineStagesPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    int64_t stages = std::max<int64_t>(Mesh::of(module).size("pp"), 1);
+    Owners owners;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (std::optional<int64_t> stage = stageOf(function))
+        for (AdamwOp update : function.getBody().front().getOps<AdamwOp>())
+          if (isa<BlockArgument>(update.getParameter()))
+            owners[nameOf(function, update.getParameter())].push_back(*stage);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      std::optional<int64_t> stage = stageOf(function);
+      if (function->hasAttr(attrs::entry) && bool(stage) != (stages > 1)) {
+        function.emitOpError() << (stage ? "is of stage " + std::to_string(*stage) : "is of no stage") << ", but pp is "
+                               << stages << " in the mesh; valid: stages 0 to pp - 1 where pp is 2 or more";
+        return signalPassFailure();
+      }
+      StagePlace at{stage.value_or(0), stages};
+      if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches)) {
+        function->removeAttr(attrs::microBatches);
+        if (failed(StageEntry(function, at, parts.getInt()).run()))
+          return signalPassFailure();
+      } else if (stage) {
+        joinUpdate(function, at, owners);
+      }
+    }
+  }
+};
+
+} // namespace
