@@ -222,6 +222,8 @@ Status Program::Contents::makeViews(EntryFilter keep) {
     if (keep)
       view->leaveOut(keep);
   }
+  if (stages > 1)
+    BRAID_TRY(checkTied(*views.front()));
   return checkCode(*views.front());
 }
 

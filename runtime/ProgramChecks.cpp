@@ -88,8 +88,8 @@ std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tenso
 Status checkAxis(const Program &program, const TensorInfo &tensor, std::string_view axis) {
   if (!program.mesh().size(axis))
     return corrupt("tensor '{}': the mesh has no axis '{}'", tensor.name, axis);
-  if (!program.isOn(axis))
-    return corrupt("tensor '{}': axis '{}' has no rank of stage {}", tensor.name, axis, program.ownStage());
+  if (axis.find('[') != std::string_view::npos)
+    return corrupt("tensor '{}': '{}' is a pair of stages; valid: an axis that every rank is on", tensor.name, axis);
   return Status::success();
 }
 
@@ -135,8 +135,9 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
       return corrupt("tensor '{}': shard of dimension {} of {}", tensor.name, shard.dim, tensor.shape.size());
     BRAID_TRY(checkAxis(program, tensor, shard.axis));
     // Every stage has a tensor whole: ranks of another hold none of it.
-    if (program.stages() > 1 && program.mesh().coordinate(program.firstRank(0), shard.axis) !=
-                                    program.mesh().coordinate(program.firstRank(1), shard.axis))
+    uint32_t rank = program.firstRank(program.ownStage()),
+             other = program.firstRank((program.ownStage() + 1) % program.stages());
+    if (program.mesh().coordinate(rank, shard.axis) != program.mesh().coordinate(other, shard.axis))
       return corrupt("tensor '{}': its shard over '{}' lies across stages, but a tensor is of stage {} alone",
                      tensor.name, shard.axis, program.ownStage());
   }
@@ -398,6 +399,28 @@ Status checkTables(const Program &program) {
     BRAID_TRY(checkStreams(program));
   }
   return checkEntries(program);
+}
+
+Status checkTied(const Program &program) {
+  struct Held {
+    uint32_t stage;
+    DType dtype;
+    std::vector<int64_t> shape;
+  };
+  std::map<std::string, Held> first; // by the name that checkpoints have
+  for (uint32_t stage = 0; stage < program.stages(); ++stage) {
+    auto view = program.stage(stage);
+    for (const TensorInfo &tensor : view->tensors())
+      for (size_t i = 0; i < tensor.layerCount() && tensor.role == Role::parameter; ++i) {
+        std::vector<int64_t> shape = globalShape(*view, tensor);
+        const auto &[name, held] = *first.try_emplace(tensor.layerName(i), Held{stage, tensor.dtype, shape}).first;
+        if (held.dtype != tensor.dtype || held.shape != shape)
+          return corrupt("parameter '{}' is {} {} in stage {}, but {} {} in stage {}; valid: one tensor in both", name,
+                         toString(held.dtype), formatShape(held.shape), held.stage, toString(tensor.dtype),
+                         formatShape(shape), stage);
+      }
+  }
+  return Status::success();
 }
 
 Status checkCode(const Program &program) {

@@ -1,4 +1,4 @@
-// The semantic rules of a program file, in four parts; Program::load runs all of them on a verified flatbuffer.
+// The semantic rules of a program file, in parts; Program::load runs all of them on a verified flatbuffer.
 #pragma once
 
 #include "runtime/Program.h"
@@ -17,6 +17,8 @@ template <class Vector> bool elementsAligned(const Vector *vector) {
 Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh);
 // Of one stage: arenas, mesh, tensors, kernels, streams, entry signatures.
 Status checkTables(const Program &program);
+// Of all stages, each of which was checked: parameters that two of them have are one tensor.
+Status checkTied(const Program &program);
 // The command list of one entry of the program; its commands and reach are set.
 Status checkEntry(const Program &program, EntryInfo &entry);
 // Hash of the code, CPU features of this machine.

@@ -51,8 +51,21 @@ static int64_t numberBehind(std::string_view name, std::string_view prefix) {
   return error == std::errc() && stop == end ? number : 0;
 }
 
+Status checkGenerates(const Program &program) {
+  if (uint32_t stages = program.mesh().size(stageAxis).value_or(1);
+      stages > 1 &&
+      std::ranges::none_of(program.entries(), [](const EntryInfo &entry) { return generates(entry.name); }))
+    return Status::error(
+        ErrorCode::unsupported,
+        "{}: was compiled for pp={}, and texts are generated without a pipeline; valid: the same model "
+        "compiled with pp=1, which reads the same checkpoints",
+        program.path(), stages);
+  return Status::success();
+}
+
 Expected<Generator> Generator::bind(Session &session) {
   const Program &program = session.program();
+  BRAID_TRY(checkGenerates(program));
   Generator generator(session);
   const EntryInfo *decode = nullptr;
   for (const EntryInfo &entry : program.entries())

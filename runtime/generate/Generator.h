@@ -12,6 +12,9 @@
 
 namespace braid::runtime {
 
+// An error where a program has pipeline stages, and so no entries that generate.
+Status checkGenerates(const Program &program);
+
 class Generator {
 public:
   static Expected<Generator> bind(Session &session);

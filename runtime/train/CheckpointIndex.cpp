@@ -3,6 +3,9 @@
 #include "runtime/io/JsonText.h"
 #include "runtime/io/Shape.h"
 
+#include <algorithm>
+#include <set>
+
 namespace braid::runtime {
 
 namespace {
@@ -330,7 +333,7 @@ Expected<LogicalTensor> describe(const Program &program, const TensorInfo &tenso
     logical.shape[shard->dim] *= static_cast<int64_t>(*size);
   }
   for (uint32_t lower = 0; lower < rank && logical.owned; ++lower) {
-    bool same = true;
+    bool same = program.stageOf(lower) == program.ownStage();
     for (const ShardInfo &shard : tensor.shards)
       same &= mesh.coordinate(lower, shard.axis) == mesh.coordinate(rank, shard.axis);
     logical.owned = !same;
@@ -338,13 +341,40 @@ Expected<LogicalTensor> describe(const Program &program, const TensorInfo &tenso
   return logical;
 }
 
+bool isSaved(const TensorInfo &tensor, bool moments) {
+  bool partOfMaster = tensor.slot == "master" || tensor.slot == "low";
+  return tensor.role == Role::parameter || (moments && tensor.role == Role::moment && !partOfMaster);
+}
+
+std::string logicalName(const TensorInfo &tensor, size_t layer) {
+  if (tensor.role != Role::moment)
+    return tensor.layerName(layer);
+  std::string name = tensor.of;
+  if (size_t hole = name.find("{}"); hole != std::string::npos && !tensor.layers.empty())
+    name.replace(hole, 2, std::to_string(tensor.layers[layer]));
+  return name + "." + tensor.slot;
+}
+
+// What stages before this one have: a tensor of several (a tied embedding) is saved by the first.
+std::set<std::string> savedBefore(const Program &program, bool moments) {
+  std::set<std::string> names;
+  for (uint32_t stage = 0; stage < program.ownStage(); ++stage) {
+    auto view = program.stage(stage);
+    for (const TensorInfo &tensor : view->tensors())
+      for (size_t i = 0; i < tensor.layerCount() && isSaved(tensor, moments); ++i)
+        names.insert(logicalName(tensor, i));
+  }
+  return names;
+}
+
 } // namespace
 
-Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments) {
+Expected<std::vector<LogicalTensor>> logicalTensors(const Program &file, uint32_t rank, bool moments) {
+  const Program &program = *file.ofRank(rank); // which lives as long as the file
+  std::set<std::string> before = savedBefore(program, moments);
   std::vector<LogicalTensor> result;
   for (const TensorInfo &tensor : program.tensors()) {
-    bool partOfMaster = tensor.slot == "master" || tensor.slot == "low";
-    if (tensor.role != Role::parameter && !(moments && tensor.role == Role::moment && !partOfMaster))
+    if (!isSaved(tensor, moments))
       continue;
     BRAID_ASSIGN(LogicalTensor logical, describe(program, tensor, rank));
     logical.role = tensor.role;
@@ -368,18 +398,22 @@ Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint
         logical.signsOfMaster |= other.slot == "low" && other.of == tensor.of && other.layers == tensor.layers;
     for (size_t i = 0; i < tensor.layerCount(); ++i) {
       logical.layer = i;
-      if (tensor.role == Role::moment) {
-        logical.name = tensor.of;
-        if (size_t hole = logical.name.find("{}"); hole != std::string::npos && !tensor.layers.empty())
-          logical.name.replace(hole, 2, std::to_string(tensor.layers[i]));
-        logical.name += "." + tensor.slot;
-      } else {
-        logical.name = tensor.layerName(i);
-      }
+      logical.name = logicalName(tensor, i);
       result.push_back(logical);
+      result.back().owned &= !before.contains(logical.name);
     }
   }
   return result;
+}
+
+Expected<std::vector<LogicalTensor>> modelTensors(const Program &program, bool moments) {
+  std::vector<LogicalTensor> all;
+  for (uint32_t stage = 0; stage < program.stages(); ++stage) {
+    BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(program, program.firstRank(stage), moments));
+    // The first rank of a stage owns what no stage before has.
+    std::ranges::copy_if(tensors, std::back_inserter(all), &LogicalTensor::owned);
+  }
+  return all;
 }
 
 } // namespace braid::runtime

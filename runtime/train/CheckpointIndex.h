@@ -80,11 +80,14 @@ struct LogicalTensor {
   // Of a master in parts (`info` is "low"): the second moment, whose signs are a part.
   const TensorInfo *second = nullptr;
   bool signsOfMaster = false; // a second moment with such signs: files have it without
-  bool owned = false; // this rank writes the piece: the lowest rank that holds these bytes
+  bool owned =
+      false; // this rank writes the piece: the lowest rank that holds these bytes, in the first stage that has it
 };
 
-// All parameters, and with `moments` the optimizer's moments, of a rank. With moments a bf16 parameter stands for its
-// master, so that checkpoints of f32 and bf16 programs hold the same tensors.
+// All parameters, and with `moments` the optimizer's moments, of a rank, in the view of its stage. With moments a bf16 parameter
+// stands for its master, so that checkpoints of f32 and bf16 programs hold the same tensors.
 Expected<std::vector<LogicalTensor>> logicalTensors(const Program &program, uint32_t rank, bool moments);
+// Those of the model, each once: of every stage as its first rank has it.
+Expected<std::vector<LogicalTensor>> modelTensors(const Program &program, bool moments);
 
 } // namespace braid::runtime

@@ -164,16 +164,20 @@ public:
   Loader(Rank &rank, TensorSource &source) : rank(rank), source(source) {}
 
   Status load(Restored what) {
-    uint32_t rankIndex = static_cast<uint32_t>(rank.index());
     // A program that only serves has no moments to fill.
-    if (std::ranges::none_of(rank.program().tensors(),
-                             [](const TensorInfo &tensor) { return tensor.role == Role::moment; }))
+    BRAID_ASSIGN(std::vector<LogicalTensor> model, modelTensors(rank.program(), /*moments=*/true));
+    auto isMoment = [](const LogicalTensor &tensor) { return tensor.role == Role::moment; };
+    if (std::ranges::none_of(model, isMoment))
       what = Restored::weights;
+    if (what == Restored::weights) {
+      BRAID_ASSIGN(model, modelTensors(rank.program(), /*moments=*/false));
+    }
     BRAID_ASSIGN(std::vector<LogicalTensor> tensors,
-                 logicalTensors(rank.program(), rankIndex, what != Restored::weights));
+                 logicalTensors(rank.program(), static_cast<uint32_t>(rank.index()), what != Restored::weights));
     if (what == Restored::masters)
-      std::erase_if(tensors, [](const LogicalTensor &tensor) { return tensor.role == Role::moment; });
-    BRAID_TRY(source.checkNames(tensors, what == Restored::all));
+      for (std::vector<LogicalTensor> *list : {&model, &tensors})
+        std::erase_if(*list, isMoment);
+    BRAID_TRY(source.checkNames(model, what == Restored::all));
     // Masters in parts come last: they set signs of second moments.
     for (bool inParts : {false, true})
       for (const LogicalTensor &tensor : tensors)

@@ -51,7 +51,7 @@ public:
   Status plan(const std::string &like) {
     BRAID_ASSIGN(files, ImportedFiles::open(program, like));
     BRAID_ASSIGN(source, openWeights(program, exported.checkpoint));
-    BRAID_ASSIGN(tensors, logicalTensors(program, 0, /*moments=*/false));
+    BRAID_ASSIGN(tensors, modelTensors(program, /*moments=*/false));
     for (LogicalTensor &tensor : tensors) { // whole, and masters where there are some
       tensor.offset.assign(tensor.shape.size(), 0);
       tensor.localShape = tensor.shape;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 
 namespace braid::runtime {
@@ -35,6 +36,12 @@ double elementAt(DType type, std::span<const std::byte> bytes, size_t element) {
   return 0;
 }
 
+// By a clock that the machines of a run have set alike.
+uint64_t now() {
+  auto since = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count());
+}
+
 bool isFloat(DType type) { return type == DType::f32 || type == DType::f64 || type == DType::bf16; }
 
 } // namespace
@@ -58,7 +65,7 @@ void FiniteSearch::collect(const WatchedCommand &watched) {
 FiniteSearch::Found FiniteSearch::found() const {
   if (firstNan.text.empty() || firstInfinity.text.empty() || firstInfinity.order >= firstNan.order)
     return firstNan.text.empty() ? firstInfinity : firstNan;
-  return {firstNan.text + "; before it " + firstInfinity.text, firstNan.order};
+  return {firstNan.text + "; before it " + firstInfinity.text, firstNan.order, firstNan.at};
 }
 
 void FiniteSearch::before(const WatchedCommand &watched) {
@@ -79,7 +86,7 @@ void FiniteSearch::after(const WatchedCommand &watched) {
         continue;
       Found &first = std::isnan(value) ? firstNan : firstInfinity;
       if (first.text.empty())
-        first = {describe(watched, output, i, value), executed};
+        first = {describe(watched, output, i, value), executed, now()};
     }
   }
   ++executed;

@@ -41,10 +41,11 @@ public:
   void after(const WatchedCommand &watched) override;
 
   // A sentence about the first NaN (infinity, when there is no NaN) in the order of execution, and an infinity before it;
-  // empty: none was written. `order` is its place: the number of commands before it.
+  // empty: none was written. `order` is its place: the number of commands before it; `at`, the nanosecond when it was seen, says
+  // which of two came first in lists that are not the same: values go from one stage of a pipeline to another.
   struct Found {
     std::string text;
-    uint64_t order = UINT64_MAX;
+    uint64_t order = UINT64_MAX, at = UINT64_MAX;
   };
   Found found() const;
 

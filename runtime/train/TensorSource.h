@@ -12,7 +12,7 @@ namespace braid::runtime {
 class TensorSource {
 public:
   virtual ~TensorSource() = default;
-  // Whether it has exactly these tensors; where moments are not asked for, it may have them all the same.
+  // Whether it has exactly these tensors, the model's; where moments are not asked for, it may have them all the same.
   virtual Status checkNames(const std::vector<LogicalTensor> &tensors, bool moments) = 0;
   // Whether its tensor of that name is such a one: type, shape, role.
   virtual Status check(const LogicalTensor &tensor) = 0;

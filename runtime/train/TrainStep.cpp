@@ -19,6 +19,27 @@ Status TrainStep::bindCounts(const EntryInfo &entry, std::string_view name, std:
   return Status::success();
 }
 
+// An entry that makes its batch's part of a step's loss does not see the step's labels: it is told how many there are. So is one that cuts
+// its batch into micro-batches, and how they are spread over those, whose routers have a loss each.
+Status TrainStep::bindScales(const EntryInfo &entry) {
+  const Program &program = rank.program();
+  if (accumulates() || findByLastComponent(program, entry.inputs, "loss_scale")) {
+    BRAID_ASSIGN(lossScaleInput, scalarInput(session, entry, "loss_scale", DType::f32));
+  }
+  if (!(accumulates() && auxLossOutput) && !findByLastComponent(program, entry.inputs, "aux_scale"))
+    return Status::success();
+  BRAID_ASSIGN(const TensorInfo *shares, entryInput(program, entry, "aux_scale"));
+  BRAID_TRY(checkTensor(entry, *shares, DType::f32, 1));
+  if (shares->shape[0] < 1 || batch.batch % shares->shape[0] != 0)
+    return Status::error(
+        ErrorCode::unsupported,
+        "entry @{}: '{}' is of {} micro-batches, but a rank has {} rows of a batch; valid: micro-batches "
+        "of equally many rows",
+        entry.name, shares->name, shares->shape[0], batch.batch);
+  auxScaleInput = session.tensor(*shares);
+  return Status::success();
+}
+
 Status TrainStep::bind() {
   const Program &program = rank.program();
   bool accumulates = session.entry("accumulate_step").ok();
@@ -31,15 +52,12 @@ Status TrainStep::bind() {
   BRAID_ASSIGN(gradNormOutput, scalarOutput(session, *updating, "grad_norm", DType::f32));
   if (accumulates) {
     BRAID_ASSIGN(update, session.entry("update_step"));
-    BRAID_ASSIGN(lossScaleInput, scalarInput(session, *entry, "loss_scale", DType::f32));
   }
   guard.emplace(lossSum, lossOutput, gradNormOutput);
   if (findByLastComponent(program, entry->outputs, "aux_loss")) {
     BRAID_ASSIGN(auxLossOutput, scalarOutput(session, *entry, "aux_loss", DType::f32));
-    if (accumulates) {
-      BRAID_ASSIGN(auxScaleInput, scalarInput(session, *entry, "aux_scale", DType::f32));
-    }
   }
+  BRAID_TRY(bindScales(*entry));
   BRAID_TRY(bindCounts(*entry, "expert_counts", counts));
   return bindCounts(*entry, "expert_dropped", dropped);
 }
@@ -73,18 +91,36 @@ uint64_t TrainStep::labelsOf(uint64_t position, uint64_t samples) const {
 }
 
 // Every label of an update weighs the same, whichever batch it is in, so all are counted before the first batch runs.
-void TrainStep::prepareAccumulation(uint64_t position) {
+void TrainStep::scaleLoss(uint64_t position) {
+  if (!lossScaleInput && !auxScaleInput)
+    return;
   uint64_t labels = labelsOf(position, samples());
   labelShare = labels ? 1.0 / static_cast<double>(labels) : 0.0;
-  lossScaleInput->as<float>()[0] = static_cast<float>(labelShare);
-  session.clear(Role::gradient);
+  if (lossScaleInput)
+    lossScaleInput->as<float>()[0] = static_cast<float>(labelShare);
+}
+
+// Router losses are means over the tokens of a micro-batch, which are its labels: of equally many rows of every rank along dp.
+void TrainStep::scaleRouterLosses(uint64_t position) {
+  if (!auxScaleInput)
+    return;
+  std::span<float> shares = auxScaleInput->as<float>();
+  int64_t count = batch.batch / static_cast<int64_t>(shares.size());
+  for (size_t part = 0; part < shares.size(); ++part) {
+    uint64_t labels = 0;
+    for (int64_t dp = 0; dp < rank.dpSize(); ++dp)
+      labels += labelsOf(SampleOrder::sample(position, dp, batch.batch, static_cast<int64_t>(part) * count),
+                         static_cast<uint64_t>(count));
+    shares[part] = static_cast<float>(static_cast<double>(labels) * labelShare);
+  }
 }
 
 // The batches of the update that begins at sample `first`, and the update, seen by `watcher`; or an update of nothing
 // but sample `only`.
 Status TrainStep::runUpdate(uint64_t first, RunWatcher *watcher, std::optional<uint64_t> only) {
+  scaleLoss(first);
   if (update)
-    prepareAccumulation(first);
+    session.clear(Role::gradient);
   lossSum = auxLossSum = 0;
   for (std::optional<Counts> *table : {&counts, &dropped})
     if (*table)
@@ -96,10 +132,7 @@ Status TrainStep::runUpdate(uint64_t first, RunWatcher *watcher, std::optional<u
     bool filled = std::exchange(filledAhead, std::nullopt) == position && !only;
     if (status = filled ? Status::success() : fillBatch(position, only); !status.ok())
       break;
-    // Router losses are means over the tokens of a batch, which are its labels.
-    if (auxScaleInput)
-      auxScaleInput->as<float>()[0] =
-          static_cast<float>(static_cast<double>(labelsOf(position, batchSamples())) * labelShare);
+    scaleRouterLosses(position);
     auto fillNext = [&] {
       if (!only && fillBatch(position + batchSamples(), only).ok())
         filledAhead = position + batchSamples();
@@ -127,18 +160,24 @@ Status TrainStep::run(uint64_t number, uint64_t position, double learningRate, b
   return runUpdate(position, checkFinite ? &*guard : nullptr).withContext(fmt::format("step {}", number));
 }
 
-// Collective. The first in the order of the commands.
+// Collective. The first in the order of the commands; of several stages in that of the stage that saw one first.
 Expected<std::string> TrainStep::firstOfAllRanks(const FiniteSearch::Found &found) {
   struct Report {
-    uint64_t order = UINT64_MAX;
-    char text[1016] = {};
+    uint64_t order = UINT64_MAX, at = UINT64_MAX;
+    char text[1008] = {};
   } own;
   own.order = found.order;
+  own.at = found.at;
   found.text.copy(own.text, sizeof(own.text) - 1);
   std::vector<Report> reports(static_cast<size_t>(rank.worldSize()));
   BRAID_TRY(
       rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(reports)), "finite search"));
-  auto first = std::min_element(reports.begin(), reports.end(), [](auto &a, auto &b) { return a.order < b.order; });
+  auto stageOf = [&](const Report &report) {
+    return rank.program().stageOf(static_cast<uint32_t>(&report - reports.data()));
+  };
+  uint32_t stage = stageOf(*std::ranges::min_element(reports, {}, &Report::at));
+  auto place = [&](const Report &report) { return std::pair(stageOf(report) != stage, report.order); };
+  auto first = std::ranges::min_element(reports, {}, place);
   if (first->order == UINT64_MAX)
     return std::string("repeated, the step wrote only finite values");
   return first->text + (reports.size() > 1 ? fmt::format(" (rank {})", first - reports.begin()) : "");

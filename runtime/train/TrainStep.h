@@ -50,7 +50,9 @@ private:
   uint64_t batchSamples() const { return static_cast<uint64_t>(batch.batch * rank.dpSize()); }
   Status bindCounts(const EntryInfo &entry, std::string_view name, std::optional<Counts> &into);
   Status fillBatch(uint64_t position, std::optional<uint64_t> only);
-  void prepareAccumulation(uint64_t position);
+  Status bindScales(const EntryInfo &entry);
+  void scaleLoss(uint64_t position);
+  void scaleRouterLosses(uint64_t position);
   Status runUpdate(uint64_t position, RunWatcher *watcher, std::optional<uint64_t> only = std::nullopt);
   Expected<std::string> firstOfAllRanks(const FiniteSearch::Found &found);
 
@@ -60,7 +62,8 @@ private:
   TensorView learningRateInput, stepInput, lossOutput, gradNormOutput;
   std::optional<TensorView> auxLossOutput;
   std::optional<EntryId> update; // @update_step; absent: @train_step does all
-  std::optional<TensorView> lossScaleInput, auxScaleInput;
+  std::optional<TensorView> lossScaleInput,
+      auxScaleInput; // of entries that add up parts of a step: batches, or micro-batches of one
   std::optional<Counts> counts, dropped;
   std::optional<UpdateGuard> guard;
 

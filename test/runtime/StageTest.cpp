@@ -222,8 +222,13 @@ TEST(Stages, RefusesEveryBrokenRule) {
          p.tensors[5]->shards.push_back(std::make_unique<schema::ShardT>());
          p.tensors[5]->shards[0]->axis = "pp";
        }},
-      {"stage 1: tensor 'coordinate.pp[2,0]': axis 'pp[2,0]' has no rank of stage 1",
-       [](Staged &p) { p.tensor("coordinate.pp[2,0]", schema::DType::i32, {1}, 2, 0); }},
+      {"stage 1: tensor 'coordinate.pp[1,2]': 'pp[1,2]' is a pair of stages; valid: an axis that every rank is on",
+       [](Staged &p) { p.tensor("coordinate.pp[1,2]", schema::DType::i32, {1}, 2, 0); }},
+      {"parameter 'v' is f32 [4] in stage 0, but f32 [2] in stage 2; valid: one tensor in both",
+       [](Staged &p) {
+         p.tensor("v", schema::DType::f32, {4}, 1, 512, schema::Role::parameter);
+         p.tensor("v", schema::DType::f32, {2}, 5, 512, schema::Role::parameter);
+       }},
       {"stage 2: tensor 'm' belongs to 'v', which does not exist", // stage 0 has one
        [](Staged &p) {
          p.tensor("v", schema::DType::f32, {4}, 1, 512, schema::Role::parameter);

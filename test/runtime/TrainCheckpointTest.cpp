@@ -15,13 +15,13 @@ namespace {
 // The files of an f32 program and of a bf16 program with masters hold the same; each reads the other's, on any mesh.
 TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
   struct Mesh {
-    uint32_t dp, tp, ep;
+    uint32_t dp, tp, ep, pp = 1;
   };
   auto program = [](Mesh mesh, Kept kept) {
-    return shardedProgram(mesh.dp, mesh.tp, mesh.ep, 12, {0, 3}, false, kept);
+    return shardedProgram(mesh.dp, mesh.tp, mesh.ep, 12, {0, 3}, false, kept, mesh.pp);
   };
-  for (Mesh from : {Mesh{1, 1, 1}, {2, 2, 4}})
-    for (Mesh to : {Mesh{1, 1, 1}, {2, 2, 2}})
+  for (Mesh from : {Mesh{1, 1, 1}, {2, 2, 4}, {2, 1, 2, 2}})
+    for (Mesh to : {Mesh{1, 1, 1}, {2, 2, 2}, {1, 2, 2, 2}})
       for (Kept writer : {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16Alone})
         for (Kept reader : {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16Alone}) {
           TemporaryDirectory directory;
@@ -97,6 +97,57 @@ TEST(TrainCheckpoint, FilesOfMastersInPartsAreThoseOfMasters) {
       std::string file = fmt::format("/step-00000007/{}-{:05}-of-00004.safetensors", stem, rank);
       EXPECT_EQ(readText(whole.str() + file), readText(parts.str() + file)) << file;
     }
+}
+
+// Of a tensor that two stages hold there is one piece, and it is that of the first.
+TEST(TrainCheckpoint, AStageWritesWhatNoneBeforeItHas) {
+  TemporaryDirectory directory;
+  onRanks(shardedProgram(2, 1, 2, 12, {0, 3}, false, Kept::f32, 2), [&](Rank &rank) -> Status {
+    EXPECT_EQ(rank.program().ownStage(), static_cast<uint32_t>(rank.index()) / 2);
+    return saveFilled(rank, directory.str(), 7);
+  });
+  std::string step = directory / "step-00000007";
+  auto json = nlohmann::json::parse(readText(step + "/index.json"));
+  std::map<std::string, std::vector<int>> writers; // by the name of a tensor
+  for (const auto &[name, tensor] : json["tensors"].items())
+    for (const auto &piece : tensor["pieces"])
+      writers[name].push_back(piece["file"].get<std::string>().at(std::string("model-0000").size()) - '0');
+  for (const char *name : {"embed.weight", "layers.0.wq", "layers.0.shared"})
+    EXPECT_EQ(writers[name], std::vector<int>{1}) << name;
+  for (const char *name : {"scale", "layers.3.wq"})
+    EXPECT_EQ(writers[name], std::vector<int>{3}) << name;
+  EXPECT_EQ(writers["layers.3.experts"], (std::vector<int>{3, 4}));
+  EXPECT_EQ(json["tensors"]["embed.weight.second"]["pieces"].size(), 1u);
+  EXPECT_EQ(json["tensors"].size(), 27u) << "as without stages";
+  // What a tied tensor holds in a later stage is read from there.
+  onRanks(shardedProgram(1, 1, 1, 12, {0, 3}, false, Kept::f32, 2), [&](Rank &rank) -> Status {
+    BRAID_TRY(loadCheckpoint(rank, directory.str(), Restored::all).status());
+    EXPECT_EQ(values<float>(rank.session(), "embed.weight")[7], valueAt("embed.weight", {0, 7}));
+    EXPECT_EQ(values<float>(rank.session(), "embed.weight/second")[7], valueAt("embed.weight.second", {0, 7}));
+    return Status::success();
+  });
+}
+
+// Names are those of the model: what another stage has is not missing, and not too much.
+TEST(TrainCheckpoint, StagesTogetherHaveTheModelsTensors) {
+  TemporaryDirectory more, less;
+  onRanks(shardedProgram(1, 1, 1, 12, {0, 3}, /*extra=*/true),
+          [&](Rank &rank) { return saveFilled(rank, more.str(), 1); });
+  onRanks(shardedProgram(1, 1, 1), [&](Rank &rank) { return saveFilled(rank, less.str(), 1); });
+  auto staged = [](bool extra) { return shardedProgram(1, 1, 1, 12, {0, 3}, extra, Kept::f32, 2); };
+  onRanks(staged(false), [&](Rank &rank) -> Status {
+    EXPECT_NE(loadCheckpoint(rank, more.str(), Restored::all)
+                  .message()
+                  .find("holds tensor 'extra' (and 2 more), which program"),
+              std::string::npos);
+    return Status::success();
+  });
+  onRanks(staged(true), [&](Rank &rank) -> Status { // also of the stage that would not have it
+    EXPECT_NE(
+        loadCheckpoint(rank, less.str(), Restored::all).message().find("lacks tensor 'extra' (and 2 more) of program"),
+        std::string::npos);
+    return Status::success();
+  });
 }
 
 TEST(TrainCheckpoint, FilesAreWhatOthersExpect) {

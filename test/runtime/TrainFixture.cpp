@@ -21,26 +21,18 @@ public:
   std::vector<std::byte> build() {
     program.name = "bigram";
     program.cpu_features = options.cpuFeatures;
-    program.arena("parameters", 1 << 20);
-    program.arena("optimizer", 1 << 21);
-    program.arena("gradients", 1 << 20);
-    program.arena("io", 1 << 20);
-    program.arena("cache", 4096);
-    if (options.workspaceBytes)
-      program.arena("workspace", options.workspaceBytes);
+    if (options.pp > 1)
+      program.axis("pp", options.pp);
     if (options.dp > 1) {
       program.axis("dp", options.dp);
+      if (options.pp > 1)
+        program.axis("pp", options.pp, /*expert=*/true);
       program.axis("ep", options.dp, /*expert=*/true);
       program.stream("dp", "dp");
     }
     declareKernels();
-    declareTensors();
-    addInit();
-    addTrainStep();
-    addEvalStep();
-    for (int64_t length : {4, 8})
-      addAdvance("prefill_" + std::to_string(length), length);
-    addAdvance("decode_" + std::to_string(options.sequences), 1);
+    for (uint32_t stage = 0; stage < options.pp; ++stage)
+      addStage(static_cast<int32_t>(stage));
     std::map<std::string, std::string> metadata = {{"model_name", "bigram"},
                                                    {"model_json", "{\"name\": \"bigram\" /* comment */}"},
                                                    {"tokenizer", "bytes"},
@@ -60,6 +52,33 @@ private:
     uint32_t index, arena;
     uint64_t offset, bytes;
   };
+
+  void addStage(int32_t stage) {
+    firstArena = static_cast<uint32_t>(program.arenas.size());
+    std::fill(std::begin(used), std::end(used), 0);
+    size_t firstEntry = program.entries.size();
+    program.arena("parameters", 1 << 20);
+    program.arena("optimizer", 1 << 21);
+    program.arena("gradients", 1 << 20);
+    program.arena("io", 1 << 20);
+    program.arena("cache", 4096);
+    if (options.workspaceBytes)
+      program.arena("workspace", options.workspaceBytes);
+    declareTensors();
+    addInit();
+    addTrainStep();
+    addEvalStep();
+    if (options.pp == 1) {
+      for (int64_t length : {4, 8})
+        addAdvance("prefill_" + std::to_string(length), length);
+      addAdvance("decode_" + std::to_string(options.sequences), 1);
+      return;
+    }
+    for (size_t i = firstArena; i < program.arenas.size(); ++i)
+      program.arenas[i]->stage = stage;
+    for (size_t i = firstEntry; i < program.entries.size(); ++i)
+      program.entries[i]->stage = stage;
+  }
 
   void declareKernels() {
     program.addKernels(); // the library, and kernels this program does not call
@@ -117,8 +136,9 @@ private:
   Ref place(const std::string &name, T type, std::vector<int64_t> shape, uint32_t arena, R role,
             std::vector<int32_t> layers = {}) {
     uint64_t &next = used[arena];
-    schema::TensorT &tensor = program.tensor(name, type, std::move(shape), arena, next, role, std::move(layers));
-    Ref ref{static_cast<uint32_t>(program.tensors.size() - 1), arena, next, tensor.bytes};
+    schema::TensorT &tensor =
+        program.tensor(name, type, std::move(shape), firstArena + arena, next, role, std::move(layers));
+    Ref ref{static_cast<uint32_t>(program.tensors.size() - 1), firstArena + arena, next, tensor.bytes};
     next = (next + tensor.bytes + 255) / 256 * 256;
     return ref;
   }
@@ -214,8 +234,13 @@ private:
     commands.push_back(adam(weight, dweight, weightFirst, weightSecond, rate, step));
     commands.push_back(adam(bias, dbias, biasFirst, biasSecond, rate, step));
     if (options.workspaceBytes)
-      commands.push_back(command(fill(buffer(5, options.workspaceBytes - 1, 1), 0)));
-    finishEntry("train_step", std::move(commands), {tokens, labels, documents, rate, step}, {lossOut, aux, norm}, 2);
+      commands.push_back(command(fill(buffer(firstArena + 5, options.workspaceBytes - 1, 1), 0)));
+    std::vector<Ref> inputs = {tokens, labels, documents, rate, step};
+    if (options.microBatches) {
+      inputs.push_back(place("loss_scale", T::f32, {1}, 3, R::input));
+      inputs.push_back(place("aux_scale", T::f32, {options.microBatches}, 3, R::input));
+    }
+    finishEntry("train_step", std::move(commands), inputs, {lossOut, aux, norm}, 2);
   }
 
   void addEvalStep() {
@@ -251,6 +276,7 @@ private:
 
   const BigramOptions &options;
   TestProgram program;
+  uint32_t firstArena = 0; // of the stage
   uint64_t used[5] = {};
   Ref weight, bias, weightFirst, weightSecond, biasFirst, biasSecond, dweight, dbias, sums, state;
 };

@@ -10,13 +10,14 @@
 namespace braid::runtime::test {
 
 struct BigramOptions {
-  uint32_t dp = 1;
+  uint32_t dp = 1, pp = 1; // every stage computes all of it: all of its tensors are tied
   int64_t batch = 2; // rows per rank
   int64_t seqLen = 16;
   int64_t sequences = 1; // that generation continues at a time
   std::vector<int32_t> layers = {1, 4}; // of the stacked bias
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> cpuFeatures;
+  int64_t microBatches = 0; // that train_step is told the shares of; 0: it is not
   uint64_t workspaceBytes = 0; // of one more arena, whose last byte train_step writes
 };
 

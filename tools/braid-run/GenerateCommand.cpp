@@ -337,6 +337,7 @@ void warnIdleDraws(const Options &options, size_t choices, const RankOptions &ra
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
   BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
+  BRAID_TRY(checkGenerates(*program));
   warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
   const Tokenizer &tokenizer = texts.tokenizer;

@@ -72,7 +72,7 @@ EntrySummary summarize(const Program &program, const EntryInfo &entry) {
 }
 
 Expected<uint64_t> countParameters(const Program &program) {
-  BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(program, /*rank=*/0, /*moments=*/false));
+  BRAID_ASSIGN(std::vector<LogicalTensor> tensors, modelTensors(program, /*moments=*/false));
   uint64_t total = 0;
   for (const LogicalTensor &tensor : tensors)
     total += static_cast<uint64_t>(elementCount(tensor.shape).value_or(0));

@@ -11,8 +11,8 @@ using namespace braid::runtime::test;
 namespace {
 
 struct Mesh {
-  uint32_t dp, tp, ep;
-  int size() const { return static_cast<int>(dp * tp); }
+  uint32_t dp, tp, ep, pp = 1;
+  int size() const { return static_cast<int>(pp * dp * tp); }
 };
 
 std::vector<int> sizes() { return communicatorBackend().worldSizes(); }
@@ -55,7 +55,8 @@ private:
 
 // `body` on the ranks of the mesh: those of the backend when it has so many, else threads of the first process.
 void onMesh(Mesh mesh, const std::function<Status(Rank &)> &body) {
-  std::shared_ptr<const Program> program = shardedProgram(mesh.dp, mesh.tp, mesh.ep);
+  std::shared_ptr<const Program> program =
+      shardedProgram(mesh.dp, mesh.tp, mesh.ep, 12, {0, 3}, false, Kept::f32, mesh.pp);
   Status status = Status::success();
   std::vector<int> native = sizes();
   if (std::find(native.begin(), native.end(), mesh.size()) != native.end()) {
@@ -86,7 +87,8 @@ void onMesh(Mesh mesh, const std::function<Status(Rank &)> &body) {
 } // namespace
 
 TEST(Checkpoints, AnyMeshReadsWhatAnyMeshWrote) {
-  constexpr Mesh meshes[] = {{1, 1, 1}, {2, 1, 2}, {1, 2, 1}, {2, 2, 2}, {1, 2, 2}, {2, 2, 4}};
+  constexpr Mesh meshes[] = {{1, 1, 1}, {2, 1, 2}, {1, 2, 1},    {2, 2, 2},
+                             {1, 2, 2}, {2, 2, 4}, {1, 1, 1, 2}, {1, 2, 2, 2}};
   for (Mesh from : meshes) {
     SharedDirectory directory;
     onMesh(from, [&](Rank &rank) { return saveFilled(rank, directory.path, 7); });
@@ -102,7 +104,8 @@ TEST(Checkpoints, AnyMeshReadsWhatAnyMeshWrote) {
         forEach(rank, [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
           wrong += value != valueAt(name, index);
         });
-        EXPECT_EQ(wrong, 0) << "from " << from.dp << from.tp << from.ep << " to " << to.dp << to.tp << to.ep;
+        EXPECT_EQ(wrong, 0) << "from " << from.pp << from.dp << from.tp << from.ep << " to " << to.pp << to.dp << to.tp
+                            << to.ep;
         return Status::success();
       });
   }

@@ -5,16 +5,20 @@
 namespace braid::runtime::test {
 
 std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t ep, int64_t width,
-                                              std::vector<int32_t> layers, bool extra, Kept kept) {
+                                              std::vector<int32_t> layers, bool extra, Kept kept, uint32_t pp) {
   TestProgram program;
-  program.arena("parameters", 1 << 16);
-  if (dp * tp > 1) {
+  bool meshed = pp * dp * tp > 1;
+  if (meshed) {
+    if (pp > 1)
+      program.axis("pp", pp);
     program.axis("dp", dp);
     program.axis("tp", tp);
+    if (pp > 1)
+      program.axis("pp", pp, true);
     program.axis("edp", dp * tp / ep, true);
     program.axis("ep", ep, true);
   }
-  bool meshed = dp * tp > 1;
+  uint32_t stage = 0;
   uint64_t offset = 0;
   // Every rank has a part of what all have the whole parameter of.
   auto share = [&](schema::TensorT &tensor) {
@@ -31,7 +35,7 @@ std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t
       schema::DType dtype = slot.empty() && kept != Kept::f32 ? schema::DType::bf16
                             : slot == "low"                   ? schema::DType::i16
                                                               : schema::DType::f32;
-      schema::TensorT &tensor = program.tensor(slot.empty() ? name : name + "/" + slot, dtype, shape, 0, offset,
+      schema::TensorT &tensor = program.tensor(slot.empty() ? name : name + "/" + slot, dtype, shape, stage, offset,
                                                slot.empty() ? schema::Role::parameter : schema::Role::moment, stacked);
       if (!slot.empty() && sharedMoments && meshed)
         share(tensor);
@@ -49,15 +53,27 @@ std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t
       offset += (tensor.bytes + 63) / 64 * 64;
     }
   };
-  add("embed.weight", {5, width}, {}, {});
-  add("layers.{}.wq", {width, 6 / tp}, layers, {{1, "tp"}});
-  add("layers.{}.experts", {4 / ep, 3, width / (dp * tp / ep)}, layers, {{0, "ep"}, {2, "edp"}});
-  add("flat", {24 / (dp * tp)}, {}, {{0, "dp*tp"}});
-  add("scale", {}, {}, {});
-  add("layers.{}.shared", {8, 3}, layers, {}, /*sharedMoments=*/true);
-  if (extra)
-    add("extra", {1}, {}, {});
-  program.entry("main", {});
+  for (; stage < pp; ++stage) {
+    uint32_t arena = program.arena("parameters", 1 << 16);
+    offset = 0;
+    auto part = [&](uint32_t at) { return layers.begin() + static_cast<ptrdiff_t>(layers.size() * at / pp); };
+    std::vector<int32_t> own(part(stage), part(stage + 1));
+    bool first = stage == 0, last = stage + 1 == pp;
+    if (first || last)
+      add("embed.weight", {5, width}, {}, {});
+    add("layers.{}.wq", {width, 6 / tp}, own, {{1, "tp"}});
+    add("layers.{}.experts", {4 / ep, 3, width / (dp * tp / ep)}, own, {{0, "ep"}, {2, "edp"}});
+    if (first)
+      add("flat", {24 / (dp * tp)}, {}, {{0, "dp*tp"}});
+    if (last)
+      add("scale", {}, {}, {});
+    add("layers.{}.shared", {8, 3}, own, {}, /*sharedMoments=*/true);
+    if (extra && last)
+      add("extra", {1}, {}, {});
+    schema::EntryT &entry = program.entry("main", {});
+    if (pp > 1)
+      program.arenas[arena]->stage = entry.stage = static_cast<int32_t>(stage);
+  }
   auto parsed = Program::parse(program.bytes(), "sharded.braid");
   EXPECT_TRUE(parsed) << parsed.message();
   return parsed ? *parsed : nullptr;

@@ -11,10 +11,11 @@ namespace braid::runtime::test {
 
 enum class Kept { f32, bf16WithMaster, bf16WithLow, bf16Alone }; // bf16Alone: no moments either
 
-// Parameters sharded in every way, over a mesh of dense <dp, tp> and expert <edp, ep> axes. Not meant to run.
+// Parameters sharded in every way, over a mesh of dense <dp, tp> and expert <edp, ep> axes, in `pp` stages, which have equal parts
+// of the layers; "embed.weight" is of the first and the last. Not meant to run.
 std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t ep, int64_t width = 12,
                                               std::vector<int32_t> layers = {0, 3}, bool extra = false,
-                                              Kept kept = Kept::f32);
+                                              Kept kept = Kept::f32, uint32_t pp = 1);
 
 // The value of one element, from its logical name and global index.
 float valueAt(const std::string &name, const std::vector<int64_t> &index);

@@ -1,0 +1,150 @@
+// Training in stages of a pipeline, and of micro-batches.
+#include "test/runtime/TrainFixture.h"
+
+#include "runtime/generate/Generator.h"
+#include "runtime/io/ChromeTrace.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/TrainStep.h"
+#include "runtime/train/Trainer.h"
+
+namespace braid::runtime::test {
+namespace {
+
+// Documents of all lengths up to 37 bytes: rows have different numbers of labels.
+Corpus corpusOfDocuments() {
+  std::string text = sampleText(2000);
+  Corpus corpus;
+  for (size_t at = 0, length = 1; at < text.size(); at += length, length = length % 37 + 1) {
+    std::string_view part = std::string_view(text).substr(at, length);
+    corpus.append(std::span(reinterpret_cast<const uint8_t *>(part.data()), part.size()));
+    corpus.endDocument();
+  }
+  return corpus;
+}
+
+TrainResult trainOn(const BigramOptions &program, const TrainOptions &options) {
+  TrainResult first;
+  onRanks(parseProgram(bigramProgram(program)), [&](Rank &rank) -> Status {
+    EXPECT_EQ(rank.program().ownStage(), static_cast<uint32_t>(rank.index()) / program.dp);
+    BRAID_ASSIGN(TrainResult result, train(rank, options, corpusOfDocuments(), corpusOfDocuments()));
+    if (rank.isFirst())
+      first = std::move(result);
+    return Status::success();
+  });
+  return first;
+}
+
+TEST(TrainStages, TrainEvaluateAndGoOnWithOtherNumbersOfStages) {
+  TemporaryDirectory directory;
+  TrainOptions options;
+  options.steps = 12;
+  options.saveEvery = 6;
+  options.keep = 9;
+  BigramOptions plain, staged;
+  plain.dp = staged.dp = 2;
+  staged.pp = 2;
+  auto in = [&](const char *name) {
+    options.checkpointDir = directory / name;
+    return options;
+  };
+  TrainResult whole = trainOn(plain, in("plain")), stages = trainOn(staged, in("staged"));
+  ASSERT_TRUE(whole.heldout && stages.heldout);
+  EXPECT_EQ(whole.heldout->nats, stages.heldout->nats);
+  // Begun with stages and gone on with without, and the other way round.
+  auto goOn = [&](const char *from, const char *to, const BigramOptions &program) {
+    std::filesystem::create_directories(directory / to);
+    std::filesystem::copy(directory / from + "/step-00000006", directory / to + "/step-00000006",
+                          std::filesystem::copy_options::recursive);
+    writeText(directory / to + "/latest", "step-00000006\n");
+    options.resume = true;
+    TrainResult result = trainOn(program, in(to));
+    EXPECT_EQ(result.firstStep, 6u);
+    return result.heldout ? result.heldout->nats : 0;
+  };
+  EXPECT_EQ(goOn("staged", "onto-plain", plain), whole.heldout->nats);
+  EXPECT_EQ(goOn("plain", "onto-staged", staged), whole.heldout->nats);
+  // Ranks of stage 1 have nothing that stage 0 has not: they wrote no files.
+  std::string last = directory / "onto-staged/step-00000012";
+  EXPECT_EQ(readText(last + "/model-00001-of-00004.safetensors"),
+            readText(directory / "plain/step-00000012/model-00001-of-00002.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(last + "/model-00003-of-00004.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(last + "/optimizer-00004-of-00004.safetensors"));
+}
+
+TEST(TrainStages, EveryRankIsTraced) {
+  TemporaryDirectory directory;
+  BigramOptions staged;
+  staged.pp = 2;
+  auto recorder = ChromeTrace::create(directory / "t.json", *parseProgram(bigramProgram(staged)));
+  ASSERT_TRUE(recorder) << recorder.message();
+  TrainOptions options;
+  options.steps = 2;
+  options.trace = recorder->get();
+  trainOn(staged, options);
+  ASSERT_TRUE((*recorder)->write().ok());
+  EXPECT_NE(readText(directory / "t.json").find("rank 1"), std::string::npos);
+}
+
+TEST(TrainStages, GenerationNeedsAProgramWithout) {
+  BigramOptions staged;
+  staged.pp = 2;
+  onRanks(parseProgram(bigramProgram(staged)), [&](Rank &rank) -> Status {
+    EXPECT_EQ(Generator::bind(rank.session()).status().message(),
+              "bigram.braid: was compiled for pp=2, and texts are generated without a pipeline; valid: the same model "
+              "compiled with "
+              "pp=1, which reads the same checkpoints");
+    return Status::success();
+  });
+}
+
+TEST(TrainStep, TellsWhatPartOfTheLabelsIsInAMicroBatch) {
+  Corpus corpus = corpusOfDocuments();
+  for (auto [pp, dp, micro] : {std::tuple(1u, 1u, 1), {1u, 2u, 2}, {2u, 2u, 4}}) {
+    BigramOptions options;
+    options.pp = pp;
+    options.dp = dp;
+    options.batch = 4;
+    options.microBatches = micro;
+    onRanks(parseProgram(bigramProgram(options)), [&, dp = dp, micro = micro](Rank &rank) -> Status {
+      TrainStep step(rank);
+      BRAID_TRY(step.bind());
+      BRAID_ASSIGN(PackedRows rows, PackedRows::pack(corpus, step.shape().seqLen, 1));
+      SampleOrder order(rows.size(), 3);
+      step.setData(corpus, rows, order, 3, 1);
+      BRAID_TRY(initialize(rank, 3));
+      constexpr uint64_t position = 8;
+      BRAID_TRY(step.run(1, position, 0.1, true));
+      double labels = 0;
+      std::vector<double> parts(static_cast<size_t>(micro));
+      for (uint64_t row = 0; row < 4 * dp; ++row) {
+        auto here = static_cast<double>(rows.labels(order.row(position + row)));
+        labels += here;
+        parts[row % 4 * static_cast<uint64_t>(micro) / 4] += here;
+      }
+      EXPECT_EQ(values<float>(rank.session(), "loss_scale")[0], static_cast<float>(1 / labels));
+      auto shares = values<float>(rank.session(), "aux_scale");
+      bool differ = micro == 1;
+      for (size_t i = 0; i < parts.size(); ++i) {
+        EXPECT_NEAR(shares[i], parts[i] / labels, 1e-6) << i << " of " << micro;
+        differ |= parts[i] != parts[0];
+      }
+      EXPECT_TRUE(differ) << "the data tells no shares apart";
+      return Status::success();
+    });
+  }
+}
+
+TEST(TrainStep, RefusesMicroBatchesOfOtherNumbersOfRows) {
+  BigramOptions options;
+  options.batch = 4;
+  options.microBatches = 3;
+  onRanks(parseProgram(bigramProgram(options)), [](Rank &rank) -> Status {
+    EXPECT_EQ(TrainStep(rank).bind().message(), "entry @train_step: 'aux_scale' is of 3 micro-batches, but a rank has "
+                                                "4 rows of a batch; valid: micro-batches of "
+                                                "equally many rows");
+    return Status::success();
+  });
+}
+
+} // namespace
+} // namespace braid::runtime::test
