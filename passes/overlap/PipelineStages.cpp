@@ -59,9 +59,11 @@ Value await(OpBuilder &builder, CommStartOp start) {
   return types.empty() ? Value() : await.getResult(0);
 }
 
-Value sumOverStages(OpBuilder &builder, Location loc, Value value, StagePlace at) {
+/// `name`: the same on all stages, who compare it.
+Value sumOverStages(OpBuilder &builder, StringRef name, Value value, StagePlace at) {
   if (at.stages == 1)
     return value;
+  auto loc = NameLoc::get(builder.getStringAttr(name));
   auto start = CommStartOp::create(
       builder, loc, TypeRange{FutureType::get(builder.getContext(), {value.getType()})}, value,
       {builder.getNamedAttr("kind", CollectiveKindAttr::get(builder.getContext(), CollectiveKind::all_reduce)),
@@ -339,7 +341,7 @@ private:
           start->getResult(0).user_begin()->erase();
           start->erase();
         }
-    return sumOverStages(builder, loc, sum, at);
+    return sumOverStages(builder, textOf(function.getResultAttrDict(i), attrs::name), sum, at);
   }
 
   func::FuncOp function;
@@ -411,7 +413,7 @@ void joinUpdate(func::FuncOp function, StagePlace at, const Owners &owners) {
         shareGradient(update, at, stages);
   for (ClipScaleOp clip : body.getOps<ClipScaleOp>()) {
     builder.setInsertionPoint(clip);
-    clip->setOperand(0, sumOverStages(builder, clip.getLoc(), clip->getOperand(0), at));
+    clip->setOperand(0, sumOverStages(builder, "grad_norm", clip->getOperand(0), at));
   }
 }
 
