@@ -145,6 +145,7 @@ public:
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    most = -1;
     for (auto function : module.getOps<func::FuncOp>())
       if (function->hasAttr("braid.train") && failed(decide(function)))
         return signalPassFailure();
@@ -164,6 +165,7 @@ private:
   Travels travels() const { return {exchanges, sequence}; }
 
   Bytes local; ///< of the entry at hand
+  int64_t most = -1; ///< bytes kept of the entries before it; of stages the one that keeps most is told
   void report(func::FuncOp function, const Layers &layers, int64_t withoutMarks);
 
   static int64_t keptBytes(const Layers &layers) {
@@ -308,7 +310,7 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
     unsigned i = argument.getArgNumber();
     auto role = function.getArgAttrOfType<StringAttr>(i, attrs::role);
     auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
-    if (role && role.getValue() == "parameter" && (!trained || trained.getValue()))
+    if (role && ((role.getValue() == "parameter" && (!trained || trained.getValue())) || role.getValue() == kStageInput))
       activity.mark(argument);
   }
   activity.analyze(function.getBody().front());
@@ -318,13 +320,18 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
     return function.emitError("mesh: ") << llvm::toString(ranks.takeError());
   else if (ranks->world() > 1) {
     local = localBytes(function, *ranks, sliced);
-    for (StringRef axis : {"sp", "tp"})
+    for (StringRef axis : {"sp", "tp", "pp"})
       axes[axis] = ranks->size(axis);
   }
+  // Of a stage, activations of several micro-batches are kept at a time (overlap/PipelineStages).
+  int64_t underWay = 1;
+  if (std::optional<int64_t> stage = stageOf(function))
+    if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches))
+      underWay = std::clamp<int64_t>(axes["pp"] - *stage, 1, parts.getInt());
   auto algorithm = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm);
   bool gathers = sequence && !(algorithm && algorithm.getValue() == spAlgorithmName(SpAlgorithm::ring));
   Layers layers;
-  if (failed(collect(function.getBody().front(), 1, activity, symbols, layers)))
+  if (failed(collect(function.getBody().front(), underWay, activity, symbols, layers)))
     return failure();
   int64_t withoutMarks = keptBytes(layers);
 
@@ -370,7 +377,7 @@ void DecideRecomputePass::report(func::FuncOp function, const Layers &layers, in
                           << " bytes kept for the backward, " << percent
                           << "% of the layers' forward is executed again";
   auto metadata = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
-  if (!metadata)
+  if (!metadata || kept < std::exchange(most, std::max(most, kept)))
     return;
   Builder builder(&getContext());
   NamedAttrList entries(metadata);
