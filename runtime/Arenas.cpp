@@ -18,7 +18,7 @@ Arenas::~Arenas() {
 namespace {
 
 // What is needed, what there is, and what makes it less.
-Status tooLarge(std::span<const ArenaInfo> arenas, int ranks, std::string_view reason) {
+Status tooLarge(std::span<const ArenaInfo> arenas, int ranks, uint64_t machineBytes, std::string_view reason) {
   uint64_t all = 0;
   std::vector<const ArenaInfo *> order;
   for (const ArenaInfo &arena : arenas) {
@@ -30,30 +30,30 @@ Status tooLarge(std::span<const ArenaInfo> arenas, int ranks, std::string_view r
   std::string largest;
   for (const ArenaInfo *arena : order)
     largest += fmt::format("{}'{}' {}", largest.empty() ? "" : ", ", arena->name, formatBytes(arena->bytes));
+  std::string each; // ranks of other stages need more, or less
+  if (ranks > 1)
+    each = all * static_cast<uint64_t>(ranks) == machineBytes ? fmt::format(" for each of {} ranks", ranks)
+                                                              : fmt::format(" for this one of {} ranks", ranks);
   return Status::error(
       ErrorCode::ioError,
       "out of memory: the program needs {} bytes ({}{}; the largest arenas are {}), but the machine has "
       "{} bytes ({}){}; {}",
-      all * static_cast<uint64_t>(ranks), formatBytes(all),
-      ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", largest, machineMemoryBytes(),
-      formatBytes(machineMemoryBytes()), reason, waysToNeedLess);
+      machineBytes, formatBytes(all), each, largest, machineMemoryBytes(), formatBytes(machineMemoryBytes()), reason,
+      waysToNeedLess);
 }
 
 } // namespace
 
-Status Arenas::allocate(std::span<const ArenaInfo> arenas, int ranks) {
+Status Arenas::allocate(std::span<const ArenaInfo> arenas, int ranks, uint64_t machineBytes) {
   // The kernel gives out addresses for more than it has, and kills the process when they are used.
-  unsigned __int128 needed = 0;
-  for (const ArenaInfo &arena : arenas)
-    needed += arena.bytes;
-  if (needed * static_cast<unsigned>(ranks) > machineMemoryBytes())
-    return tooLarge(arenas, ranks, "");
-  return map(arenas, ranks, /*reserved=*/false);
+  if (machineBytes > machineMemoryBytes())
+    return tooLarge(arenas, ranks, machineBytes, "");
+  return map(arenas, ranks, machineBytes, /*reserved=*/false);
 }
 
-Status Arenas::reserve(std::span<const ArenaInfo> arenas) { return map(arenas, 1, /*reserved=*/true); }
+Status Arenas::reserve(std::span<const ArenaInfo> arenas) { return map(arenas, 1, 0, /*reserved=*/true); }
 
-Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, bool reserved) {
+Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, uint64_t machineBytes, bool reserved) {
   constexpr size_t page = 4096, hugePage = size_t(2) << 20;
   // Of addresses alone no memory is missing: batches and models are not the reason.
   auto refused = [&](const ArenaInfo &arena, std::string_view what) {
@@ -64,7 +64,7 @@ Status Arenas::map(std::span<const ArenaInfo> arenas, int ranks, bool reserved) 
     rlimit limit;
     bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     return tooLarge(
-        arenas, ranks,
+        arenas, ranks, machineBytes,
         fmt::format("; {}arena '{}' of {} bytes: {}{}", what, arena.name, arena.bytes, reason,
                     limited ? fmt::format(" (this process may map {} bytes, ulimit -v)", limit.rlim_cur) : ""));
   };

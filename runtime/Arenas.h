@@ -20,8 +20,8 @@ public:
   Arenas &operator=(const Arenas &) = delete;
   ~Arenas();
 
-  // For this rank, one of `ranks` in this process.
-  Status allocate(std::span<const ArenaInfo> arenas, int ranks);
+  // For this rank, one of `ranks` on this machine, all of which need `machineBytes`.
+  Status allocate(std::span<const ArenaInfo> arenas, int ranks, uint64_t machineBytes);
   // Addresses of the same layout for a rank whose memory is elsewhere: what is touched takes memory, nothing else.
   Status reserve(std::span<const ArenaInfo> arenas);
   std::byte *base(uint32_t arena) const { return regions[arena].base; }
@@ -30,7 +30,7 @@ public:
   uint64_t bytes() const { return total; }
 
 private:
-  Status map(std::span<const ArenaInfo> arenas, int ranks, bool reserved);
+  Status map(std::span<const ArenaInfo> arenas, int ranks, uint64_t machineBytes, bool reserved);
 
   struct Region {
     void *mapping;

@@ -136,6 +136,7 @@ public:
   uint32_t stages() const { return static_cast<uint32_t>(common.views.size()); }
   uint32_t ownStage() const { return stageIndex; }
   std::shared_ptr<const Program> stage(uint32_t index) const;
+  bool owns(const ArenaInfo &arena) const { return stages() == 1 || arena.stage == static_cast<int32_t>(stageIndex); }
   // The view that a rank runs.
   uint32_t stageOf(uint32_t rank) const;
   uint32_t firstRank(uint32_t stage) const;

@@ -26,7 +26,7 @@ using Names = std::unordered_set<std::string_view>;
 Status checkArenas(const Program &program) {
   Names names;
   for (const ArenaInfo &arena : program.arenas()) {
-    if (program.stages() > 1 && static_cast<uint32_t>(arena.stage) != program.ownStage())
+    if (!program.owns(arena))
       continue;
     if (!names.insert(arena.name).second)
       return corrupt("arena '{}' is declared twice", arena.name);

@@ -50,6 +50,16 @@ const char *kindName(Command::Kind kind) {
   return "unknown";
 }
 
+// What so many ranks of the program need. Which those are, where it has more, nobody knows: of each stage as many.
+uint64_t bytesOf(const Program &program, int ranks) {
+  unsigned __int128 all = 0;
+  for (uint32_t stage = 0; stage < program.stages(); ++stage)
+    for (const ArenaInfo &arena : program.stage(stage)->arenas())
+      all += arena.bytes;
+  all = all * static_cast<unsigned>(ranks) / program.stages();
+  return static_cast<uint64_t>(std::min<unsigned __int128>(all, UINT64_MAX));
+}
+
 } // namespace
 
 // Members are destroyed in reverse order: streams and pool first, while what their threads use still lives.
@@ -160,7 +170,7 @@ Status Session::Impl::create() {
     threads = 1; // the host has nothing to compute
   } else {
     int sharing = options.onThisMachine ? options.onThisMachine : options.worldSize;
-    BRAID_TRY(arenas.allocate(program->arenas(), sharing).withContext(program->path()));
+    BRAID_TRY(arenas.allocate(program->arenas(), sharing, bytesOf(*program, sharing)).withContext(program->path()));
     if (!program->code().empty()) {
       BRAID_ASSIGN(kernels, KernelLibrary::load(program->code(), program->file().code()->name()->str()));
     }

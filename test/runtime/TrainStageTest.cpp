@@ -1,11 +1,13 @@
 // Training in stages of a pipeline, and of micro-batches.
-#include "test/runtime/TrainFixture.h"
+#include "test/runtime/ToolFixture.h"
 
 #include "runtime/generate/Generator.h"
 #include "runtime/io/ChromeTrace.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/TrainStep.h"
 #include "runtime/train/Trainer.h"
+
+#include <nlohmann/json.hpp>
 
 namespace braid::runtime::test {
 namespace {
@@ -144,6 +146,49 @@ TEST(TrainStep, RefusesMicroBatchesOfOtherNumbersOfRows) {
                                                 "equally many rows");
     return Status::success();
   });
+}
+
+class StageTool : public TrainTool {};
+
+TEST_F(StageTool, InfoSaysWhatEachStageHas) {
+  BigramOptions staged;
+  staged.pp = staged.dp = 2;
+  write("two.braid", staged);
+  Outcome json = run({"info", "two.braid", "--json"});
+  ASSERT_EQ(json.code, 0) << json.err;
+  auto info = nlohmann::json::parse(json.out);
+  EXPECT_EQ(info["parameters"], 256 * 256 + 2 * 256) << "each once";
+  ASSERT_EQ(info["stages"].size(), 2u);
+  EXPECT_EQ(info["stages"][1]["ranks"], (std::vector<int>{2, 3}));
+  EXPECT_EQ(info["stages"][1]["bytes_per_rank"], info["memory"]["bytes_per_rank"]);
+  EXPECT_GT(info["stages"][0]["bytes_to"]["train"], 0);
+  for (const char *list : {"entries", "tensors"}) {
+    EXPECT_EQ(info[list].front()["stage"], 0);
+    EXPECT_EQ(info[list].back()["stage"], 1);
+  }
+  EXPECT_EQ(info["memory"]["arenas"].size(), 10u);
+  EXPECT_EQ(info["memory"]["arenas"][5]["stage"], 1);
+  EXPECT_GT(info["memory"]["arenas"][5]["bytes"], 0);
+  Outcome text = run({"info", "two.braid", "--all"});
+  ASSERT_EQ(text.code, 0) << text.err;
+  for (const char *part :
+       {"mesh         4 ranks; pp=2 dp=2", "stage 0      ranks 0, 1; layers 1, 4\nmemory",
+        "stage 1      ranks 2, 3; layers 1, 4\nmemory", "stage 1      ranks 2, 3; layers 1, 4\nfunctions",
+        "1 x @train_step of stage 0, ", "1 x @train_step of stage 1"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\nis not in\n" << text.out;
+}
+
+TEST_F(StageTool, CallsAndGeneratesWithStages) {
+  BigramOptions staged;
+  staged.pp = 2;
+  write("two.braid", staged);
+  Outcome called = run(
+      {"call", "two.braid", "@init", "--seed=3", "--ranks=2", "--threads=1", "--output", "layers.4.bias=b{rank}.npy"});
+  ASSERT_EQ(called.code, 0) << called.err;
+  EXPECT_EQ(readText(directory / "b0.npy"), readText(directory / "b1.npy"));
+  expectError({"call", "two.braid", "@init", "--seed=3", "--ranks=2", "--output", "layers.5.bias=b{rank}.npy"},
+              "there is no tensor 'layers.5.bias'; 'layers.{}.bias' has layers 1, 4");
+  expectError({"generate", "two.braid", "--checkpoint=c", "--prompt=a", "--max-tokens=1"}, "was compiled for pp=2");
 }
 
 } // namespace

@@ -33,7 +33,7 @@ struct Options {
 
 // NAME=FILE, with {rank} in FILE replaced for each rank.
 struct Binding {
-  TensorRef tensor;
+  std::vector<std::optional<TensorRef>> tensors; // by stage: a layer is of one, and the ranks of others leave it alone
   std::string name, file;
 
   std::string fileOf(int rank) const {
@@ -46,14 +46,14 @@ struct Binding {
 
 // A function with its files, by the command line or by a line of --calls.
 struct Call {
-  const EntryInfo *entry = nullptr;
+  std::string function;
   std::vector<Binding> inputs, outputs;
   uint64_t rounds = 0, launchRounds = 0; // timed behind the first: runs, and runs whose kernels are waited for
   double seconds = std::numeric_limits<double>::infinity(); // after which no round of a kind begins, but the fewest
   std::string line; // FILE:LINE in --calls; empty: the call of the command line
 };
 
-Expected<std::vector<Binding>> parseBindings(const Program &program, const EntryInfo &entry,
+Expected<std::vector<Binding>> parseBindings(const Program &program, const std::string &function,
                                              const std::vector<std::string> &texts, std::string_view flag) {
   std::vector<Binding> bindings;
   for (const std::string &text : texts) {
@@ -63,7 +63,16 @@ Expected<std::vector<Binding>> parseBindings(const Program &program, const Entry
     Binding binding;
     binding.name = text.substr(0, equals);
     binding.file = text.substr(equals + 1);
-    BRAID_ASSIGN(binding.tensor, findTensor(program, &entry, binding.name));
+    Status missing = Status::success(); // from the first stage
+    for (uint32_t stage = 0; stage < program.stages(); ++stage) {
+      auto view = program.stage(stage);
+      Expected<TensorRef> tensor = findTensor(*view, view->findEntry(function), binding.name);
+      if (!tensor && missing.ok())
+        missing = tensor.status();
+      binding.tensors.push_back(tensor ? std::optional(*tensor) : std::nullopt);
+    }
+    if (std::ranges::none_of(binding.tensors, [](const auto &tensor) { return tensor.has_value(); }))
+      return missing;
     for (const Binding &other : bindings)
       if (other.name == binding.name)
         return Status::error("{} {} is given twice: {} and {}", flag, binding.name, other.file, binding.file);
@@ -91,18 +100,19 @@ struct Timings {
   std::map<std::string, std::vector<double>> byName; // of the launches of one name
 };
 
-// What runs on every rank.
+// What runs on every rank of a stage.
 class Caller {
 public:
-  Caller(const Call &call, const Options &options)
-      : call(call), entry(*call.entry), options(options), inputs(call.inputs), outputs(call.outputs) {}
+  Caller(const Call &call, const Program &program, const Options &options)
+      : call(call), stage(program.ownStage()), entry(*program.findEntry(call.function)), options(options),
+        inputs(call.inputs), outputs(call.outputs) {}
 
   // Parameters, before the first of the calls.
   Status begin(Rank &rank, const std::vector<Call> &calls) const {
     std::string functions;
     for (const Call &call : calls)
       functions += fmt::format(
-          "{}{}{}", functions.empty() ? "" : ", ", call.entry->name,
+          "{}{}{}", functions.empty() ? "" : ", ", call.function,
           call.rounds || call.launchRounds ? fmt::format(" x {}", 1 + call.rounds + call.launchRounds) : "");
     // Ranks compare what fits a line; a list may be longer.
     const Rank::Value asked[] = {{options.calls.empty() ? "function" : "--calls", functions},
@@ -121,7 +131,8 @@ public:
   Expected<Timings> run(Rank &rank) const {
     Session &session = rank.session();
     for (const Binding &input : inputs)
-      BRAID_TRY(set(rank, input));
+      if (const auto &tensor = input.tensors[stage])
+        BRAID_TRY(set(rank, input, *tensor));
     if (seedsItself()) {
       BRAID_TRY(initialize(rank, *options.seed));
     } else {
@@ -129,10 +140,12 @@ public:
       BRAID_TRY(session.run(id));
     }
     for (const Binding &output : outputs) {
-      TensorView view = output.tensor.view(session);
+      const auto &tensor = output.tensors[stage];
+      if (!tensor)
+        continue;
+      TensorView view = tensor->view(session);
       BRAID_TRY(session.toHost(view));
-      BRAID_TRY(writeNpy(output.fileOf(rank.index()), output.tensor.info->dtype, output.tensor.shape(),
-                         {view.data, view.bytes}));
+      BRAID_TRY(writeNpy(output.fileOf(rank.index()), tensor->info->dtype, tensor->shape(), {view.data, view.bytes}));
     }
     Timings timings;
     BRAID_TRY(timeRounds(session, call.rounds, nullptr, timings));
@@ -148,9 +161,12 @@ public:
   Status checkInputs(const Program &program) const {
     std::set<const TensorInfo *> given;
     for (const Binding &input : inputs) {
-      if (auto axis = input.tensor.info->coordinateAxis())
+      if (!input.tensors[stage])
+        continue;
+      const TensorInfo *tensor = input.tensors[stage]->info;
+      if (auto axis = tensor->coordinateAxis())
         return Status::error("--input {}: every rank knows its coordinate on '{}' itself", input.name, *axis);
-      given.insert(input.tensor.info);
+      given.insert(tensor);
     }
     for (uint32_t index : entry.inputs) {
       const TensorInfo &tensor = program.tensors()[index];
@@ -217,15 +233,14 @@ private:
     return checkCuSeqlens(values, columns, tokens, context);
   }
 
-  Status set(Rank &rank, const Binding &input) const {
+  Status set(Rank &rank, const Binding &input, const TensorRef &target) const {
     std::string path = input.fileOf(rank.index());
     BRAID_ASSIGN(NpyFile file, NpyFile::open(path));
-    const TensorInfo &tensor = *input.tensor.info;
-    if (file.dtype() != tensor.dtype || file.shape() != input.tensor.shape())
+    const TensorInfo &tensor = *target.info;
+    if (file.dtype() != tensor.dtype || file.shape() != target.shape())
       return Status::error("{}: holds {} {}, but '{}' is {} {}", path, toString(file.dtype()),
-                           formatShape(file.shape()), input.name, toString(tensor.dtype),
-                           formatShape(input.tensor.shape()));
-    TensorView view = input.tensor.view(rank.session());
+                           formatShape(file.shape()), input.name, toString(tensor.dtype), formatShape(target.shape()));
+    TensorView view = target.view(rank.session());
     BRAID_TRY(file.read({view.data, view.bytes}));
     BRAID_TRY(rank.session().toDevice(view));
     std::string_view name = tensor.lastComponent();
@@ -236,6 +251,7 @@ private:
   }
 
   const Call &call;
+  uint32_t stage;
   const EntryInfo &entry;
   const Options &options;
   const std::vector<Binding> &inputs, &outputs;
@@ -264,9 +280,10 @@ Expected<Call> makeCall(const Program &program, std::string_view function, const
   if (function.starts_with('@'))
     function.remove_prefix(1);
   Call call;
-  BRAID_ASSIGN(call.entry, findEntry(program, function));
-  BRAID_ASSIGN(call.inputs, parseBindings(program, *call.entry, inputs, "--input"));
-  BRAID_ASSIGN(call.outputs, parseBindings(program, *call.entry, outputs, "--output"));
+  call.function = function;
+  BRAID_TRY(findEntry(program, function).status()); // of one stage: all have the same
+  BRAID_ASSIGN(call.inputs, parseBindings(program, call.function, inputs, "--input"));
+  BRAID_ASSIGN(call.outputs, parseBindings(program, call.function, outputs, "--output"));
   for (const Binding &output : call.outputs)
     if (ranks > 1 && output.file.find("{rank}") == std::string::npos)
       return Status::error("--output {}={}: {} ranks would write the same file; put {{rank}} in its name", output.name,
@@ -347,15 +364,17 @@ Status run(const Options &options) {
   }
   BRAID_TRY(checkFiles(options, all, calls));
   for (const Call &call : calls)
-    if (Status inputs = Caller(call, options).checkInputs(*program); !inputs.ok())
-      return call.line.empty() ? inputs : inputs.withContext(call.line);
+    for (uint32_t stage = 0; stage < program->stages(); ++stage)
+      if (Status inputs = Caller(call, *program->stage(stage), options).checkInputs(*program->stage(stage));
+          !inputs.ok())
+        return call.line.empty() ? inputs : inputs.withContext(call.line);
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
-    BRAID_TRY(Caller(calls.front(), options).begin(rank, calls));
+    BRAID_TRY(Caller(calls.front(), rank.program(), options).begin(rank, calls));
     for (const Call &call : calls) {
-      BRAID_ASSIGN(Timings timings, Caller(call, options).run(rank));
+      BRAID_ASSIGN(Timings timings, Caller(call, rank.program(), options).run(rank));
       if (options.calls.empty() || !rank.isFirst())
         continue;
-      fmt::print("{}\n", nlohmann::json{{"function", call.entry->name},
+      fmt::print("{}\n", nlohmann::json{{"function", call.function},
                                         {"seconds", timings.runs},
                                         {"launch_seconds", timings.launches},
                                         {"seconds_by_launch", timings.byName}}
@@ -409,7 +428,9 @@ Action addCall(CLI::App &command) {
             0, UINT64_MAX)
       ->excludes(checkpoint);
   addRankOptions(command, options->ranks);
-  command.footer("With --ranks, {rank} in a file name is replaced by the rank.");
+  command.footer(
+      "With --ranks, {rank} in a file name is replaced by the rank. Of a program with pipeline stages ranks read and "
+      "write the tensors that their stage has.");
   command.final_callback([options] {
     if (options->function.empty() && options->calls.empty())
       throw CLI::RequiredError("function");

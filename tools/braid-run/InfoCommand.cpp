@@ -12,6 +12,7 @@
 
 #include <map>
 #include <numeric>
+#include <ranges>
 #include <set>
 
 namespace braid::run {
@@ -33,6 +34,28 @@ uint64_t totalBytes(const Program &program) {
   return total;
 }
 
+using Stages = std::vector<std::shared_ptr<const Program>>;
+
+Stages stagesOf(const Program &program) {
+  Stages stages;
+  for (uint32_t stage = 0; stage < program.stages(); ++stage)
+    stages.push_back(program.stage(stage));
+  return stages;
+}
+
+std::vector<uint32_t> ranksOf(const Program &stage) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < stage.mesh().worldSize(); ++rank)
+    if (stage.stageOf(rank) == stage.ownStage())
+      ranks.push_back(rank);
+  return ranks;
+}
+
+// Of the rank that needs most: ranks of one stage need alike.
+uint64_t mostBytes(const Stages &stages) {
+  return std::ranges::max(stages | std::views::transform([](const auto &stage) { return totalBytes(*stage); }));
+}
+
 // What a command allocates of it: "train", "evaluate", "generate", where the program has entries for that.
 std::map<std::string, uint64_t> bytesTo(const Program &program) {
   struct Use {
@@ -47,6 +70,14 @@ std::map<std::string, uint64_t> bytesTo(const Program &program) {
     table[use.what] = std::accumulate(bytes.begin(), bytes.end(), uint64_t(0));
   }
   return table;
+}
+
+std::map<std::string, uint64_t> mostBytesTo(const Stages &stages) {
+  std::map<std::string, uint64_t> most;
+  for (const auto &stage : stages)
+    for (const auto &[what, bytes] : bytesTo(*stage))
+      most[what] = std::max(most[what], bytes);
+  return most;
 }
 
 // What the program needs and this machine lacks: it can be looked at, but not run.
@@ -136,35 +167,51 @@ Json tensorJson(const Program &program, const TensorInfo &tensor) {
   return json;
 }
 
+Json entryJson(const Program &program, const EntryInfo &entry) {
+  EntrySummary summary = summarize(program, entry);
+  Json communication = Json::array();
+  for (const auto &[key, sum] : summary.communication)
+    communication.push_back(
+        {{"axis", key.first}, {"kind", key.second}, {"count", sum.count}, {"sent_bytes", sum.sentBytes}});
+  Json json = {{"name", entry.name},
+               {"inputs", tensorListJson(program, entry.inputs)},
+               {"outputs", tensorListJson(program, entry.outputs)},
+               {"commands", entry.commands},
+               {"executed_commands", summary.commands},
+               {"flops", summary.flops},
+               {"bytes", summary.bytes},
+               {"launches", summary.launches},
+               {"kernels", summary.kernels},
+               {"library_calls", summary.libraryCalls},
+               {"other_commands", summary.others},
+               {"communication", std::move(communication)}};
+  if (std::optional<EntryMemory> memory = memoryOf(program, entry.name))
+    json["memory"] = {{"planned_bytes", memory->planned}, {"lower_bound_bytes", memory->lowerBound}};
+  return json;
+}
+
+// With stages every arena, tensor and entry says which it is of.
 void printJson(const Program &program, uint64_t parameters) {
-  Json arenas = Json::array(), streams = Json::array(), tensors = Json::array(), entries = Json::array();
-  for (const ArenaInfo &arena : program.arenas())
-    arenas.push_back({{"name", arena.name}, {"bytes", arena.bytes}, {"lower_bound", lowerBound(arena)}});
+  Json arenas = Json::array(), streams = Json::array(), tensors = Json::array(), entries = Json::array(),
+       stages = Json::array();
+  Stages views = stagesOf(program);
+  for (const auto &view : views) {
+    auto add = [&](Json &list, Json item) {
+      if (views.size() > 1)
+        item["stage"] = view->ownStage();
+      list.push_back(std::move(item));
+    };
+    for (const ArenaInfo &arena : view->arenas())
+      if (view->owns(arena))
+        add(arenas, {{"name", arena.name}, {"bytes", arena.bytes}, {"lower_bound", lowerBound(arena)}});
+    for (const TensorInfo &tensor : view->tensors())
+      add(tensors, tensorJson(*view, tensor));
+    for (const EntryInfo &entry : view->entries())
+      add(entries, entryJson(*view, entry));
+    add(stages, {{"ranks", ranksOf(*view)}, {"bytes_per_rank", totalBytes(*view)}, {"bytes_to", bytesTo(*view)}});
+  }
   for (const StreamInfo &stream : program.streams())
     streams.push_back({{"name", stream.name}, {"axis", stream.axis}});
-  for (const TensorInfo &tensor : program.tensors())
-    tensors.push_back(tensorJson(program, tensor));
-  for (const EntryInfo &entry : program.entries()) {
-    EntrySummary summary = summarize(program, entry);
-    Json communication = Json::array();
-    for (const auto &[key, sum] : summary.communication)
-      communication.push_back(
-          {{"axis", key.first}, {"kind", key.second}, {"count", sum.count}, {"sent_bytes", sum.sentBytes}});
-    entries.push_back({{"name", entry.name},
-                       {"inputs", tensorListJson(program, entry.inputs)},
-                       {"outputs", tensorListJson(program, entry.outputs)},
-                       {"commands", entry.commands},
-                       {"executed_commands", summary.commands},
-                       {"flops", summary.flops},
-                       {"bytes", summary.bytes},
-                       {"launches", summary.launches},
-                       {"kernels", summary.kernels},
-                       {"library_calls", summary.libraryCalls},
-                       {"other_commands", summary.others},
-                       {"communication", std::move(communication)}});
-    if (std::optional<EntryMemory> memory = memoryOf(program, entry.name))
-      entries.back()["memory"] = {{"planned_bytes", memory->planned}, {"lower_bound_bytes", memory->lowerBound}};
-  }
   Json metadata = Json::object();
   for (const auto &[key, value] : program.metadata())
     metadata[key] = value;
@@ -182,13 +229,15 @@ void printJson(const Program &program, uint64_t parameters) {
         {"expert", axesJson(program.mesh().expert)}}},
       {"streams", std::move(streams)},
       {"memory",
-       {{"bytes_per_rank", totalBytes(program)}, {"bytes_to", bytesTo(program)}, {"arenas", std::move(arenas)}}},
+       {{"bytes_per_rank", mostBytes(views)}, {"bytes_to", mostBytesTo(views)}, {"arenas", std::move(arenas)}}},
       {"kernels", std::vector<std::string>(program.kernels().begin(), program.kernels().end())},
       {"gpu_kernels", gpuKernelsJson(program)},
       {"code", {{"bytes", program.code().size()}, {"sha256", program.codeHash()}}},
       {"entries", std::move(entries)},
       {"tensors", std::move(tensors)},
       {"metadata", std::move(metadata)}};
+  if (views.size() > 1)
+    json["stages"] = std::move(stages);
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -226,17 +275,39 @@ void printCounts(std::string_view title, const std::map<std::string, uint64_t> &
 }
 
 // Element types of the parameters: "f32".
-std::string parameterTypes(const Program &program) {
+std::string parameterTypes(const Stages &stages) {
   std::set<std::string_view> types;
-  for (const TensorInfo &tensor : program.tensors())
-    if (tensor.role == Role::parameter)
-      types.insert(toString(tensor.dtype));
+  for (const auto &stage : stages)
+    for (const TensorInfo &tensor : stage->tensors())
+      if (tensor.role == Role::parameter)
+        types.insert(toString(tensor.dtype));
   return fmt::format("{}", fmt::join(types, ", "));
+}
+
+// "stage 1      ranks 2, 3; layers 4 to 7", above what is said of it; nothing in a program without stages.
+void printStage(const Program &stage) {
+  if (stage.stages() == 1)
+    return;
+  std::set<int32_t> layers;
+  for (const TensorInfo &tensor : stage.tensors())
+    if (tensor.role == Role::parameter)
+      layers.insert(tensor.layers.begin(), tensor.layers.end());
+  auto span = [](const char *what, const auto &numbers) {
+    auto between = static_cast<size_t>(*std::ranges::rbegin(numbers) - *numbers.begin());
+    bool together = between + 1 == numbers.size();
+    if (numbers.size() < 3 || !together)
+      return fmt::format("{}{} {}", what, numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
+    return fmt::format("{}s {} to {}", what, *numbers.begin(), *std::ranges::rbegin(numbers));
+  };
+  fmt::print("{:<13}{}{}\n", fmt::format("stage {}", stage.ownStage()), span("rank", ranksOf(stage)),
+             layers.empty() ? "" : "; " + span("layer", layers));
 }
 
 void printMemory(const Program &program) {
   fmt::print("memory       {} per rank\n", formatBytes(totalBytes(program)));
   for (const ArenaInfo &arena : program.arenas()) {
+    if (!program.owns(arena))
+      continue;
     uint64_t bound = lowerBound(arena);
     fmt::print("  {:<12} {:>12}, at least {:>12}", arena.name, formatBytes(arena.bytes), formatBytes(bound));
     if (bound > 0 && arena.bytes > bound)
@@ -331,9 +402,11 @@ void printFunctions(const Program &program) {
 // Every kernel with its launches per call of a function.
 void printKernels(const Program &program) {
   std::map<std::string, std::vector<std::string>> uses;
-  for (const EntryInfo &entry : program.entries())
-    for (const auto &[kernel, count] : summarize(program, entry).kernels)
-      uses[kernel].push_back(fmt::format("{} x @{}", count, entry.name));
+  for (const auto &stage : stagesOf(program))
+    for (const EntryInfo &entry : stage->entries())
+      for (const auto &[kernel, count] : summarize(*stage, entry).kernels)
+        uses[kernel].push_back(fmt::format("{} x @{}{}", count, entry.name,
+                                           program.stages() > 1 ? fmt::format(" of stage {}", stage->ownStage()) : ""));
   fmt::print("\nkernels\n");
   for (const std::string &kernel : program.kernels())
     fmt::print("  {:<60} {}\n", kernel, fmt::join(uses[kernel], ", "));
@@ -364,17 +437,24 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
   for (const StreamInfo &stream : program.streams())
     streams.push_back(stream.name);
   fmt::print("streams      {}\n", fmt::join(streams, ", "));
-  fmt::print("parameters   {} {}\n", parameters, parameterTypes(program));
+  Stages stages = stagesOf(program);
+  fmt::print("parameters   {} {}\n", parameters, parameterTypes(stages));
   fmt::print("kernels      {} in {} of code, sha256 {}\n", program.kernels().size(), formatBytes(program.code().size()),
              program.codeHash());
-  printMemory(program);
-  printNeeded(program);
+  for (const auto &stage : stages) {
+    printStage(*stage);
+    printMemory(*stage);
+    printNeeded(*stage);
+  }
   printActivations(program);
   printScans(program);
   printSchedule(program, options.functions || options.all);
-  printFunctionTable(program);
-  if (options.functions || options.all)
-    printFunctions(program);
+  for (const auto &stage : stages) {
+    printStage(*stage);
+    printFunctionTable(*stage);
+    if (options.functions || options.all)
+      printFunctions(*stage);
+  }
   if (options.kernels || options.all)
     printKernels(program);
   if (!program.metadata().empty())
