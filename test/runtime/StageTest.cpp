@@ -5,8 +5,10 @@
 #include "runtime/Communicator.h"
 #include "runtime/ThreadPool.h"
 #include "runtime/comm/ThreadWorld.h"
+#include "runtime/schema/ProgramTrailer.h"
 
 #include <functional>
+#include <random>
 
 using namespace braid::runtime;
 using namespace braid::runtime::test;
@@ -244,4 +246,24 @@ TEST(Stages, RefusesEveryBrokenRule) {
     EXPECT_NE(loaded.message().find(broken.sentence), std::string::npos)
         << "expected: " << broken.sentence << "\n     got: " << loaded.message();
   }
+}
+
+// Flipped bytes below a hash that fits are refused or harmless; the sanitizers see the rest.
+TEST(Stages, SurviveRandomDamage) {
+  Staged staged(2, 1);
+  staged.code->bytes.resize(16);
+  staged.code->sha256 = sha256(std::as_bytes(std::span(staged.code->bytes)));
+  std::vector<std::byte> good = staged.bytes();
+  ASSERT_TRUE(Program::parse(good, "f"));
+  good.resize(good.size() - schema::ProgramTrailer::bytes);
+  std::mt19937 random(5);
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<std::byte> bad = good;
+    for (unsigned flips = 1 + random() % 4; flips-- > 0;)
+      bad[random() % bad.size()] = static_cast<std::byte>(random() % 4 ? random() % 4 : random() % 2 * 255);
+    Program::seal(bad);
+    accepted += Program::parse(std::move(bad), "f").ok();
+  }
+  EXPECT_LT(accepted, 20000);
 }
