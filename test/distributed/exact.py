@@ -6,6 +6,7 @@ the first moments, put together from the pieces of all ranks; pieces that severa
 Each program runs its first step twice, with the same bits both times. The second begins from the tensors that the first left behind; how far it
 moves parameters is compared, so that AdamW's division by gradients near zero cannot hide behind the size of the weights; it magnifies what gradients
 may differ by, in models of twenty layers more than tenfold, so that more than eight may move ten times as far apart.
+Stages of a pipeline (pp) have micro-batches, over each of which a router's losses are means: they are compared with one rank that has the same ones.
 Usage: exact.py MODEL.json VARIANT..: variants of ranks_equal.py; needs braid-compile and braid-run in PATH.
 """
 import json
@@ -66,7 +67,20 @@ class Mesh:
         info = Compiled(self.path).info()
         self.mesh = info["mesh"]
         self.slices = [int(end) for end in info["metadata"].get("sequence_slices", "").split(",") if end]
-        self.tensors = {t["name"]: t for t in info["tensors"] if t["role"] in ("parameter", "moment")}
+        self.parts = int(info["metadata"].get("train.micro_batches", 0))  # 0: the batch is whole
+        self.dp = coordinate(self.mesh, 0, "dp")[1]
+        stages = coordinate(self.mesh, 0, "pp")[1]
+        of_stage = lambda s: {t["name"]: t for t in info["tensors"] if t["role"] in ("parameter", "moment") and t.get("stage", 0) == s}
+        self.stages = [of_stage(s) for s in range(stages)]
+        self.tensors = {name: tensor for stage in self.stages for name, tensor in stage.items()}
+
+    def stage_of(self, rank):
+        return coordinate(self.mesh, rank, "pp")[0]
+
+    def rows_of_parts(self, rows):
+        """The rows of a batch as one rank has them whose micro-batches are these: a micro-batch has rows of every rank along dp."""
+        parts = max(self.parts, 1)
+        return np.arange(rows).reshape(self.dp, parts, -1).transpose(1, 0, 2).reshape(-1)
 
     def file(self, name, rank="{rank}"):
         return os.path.join(self.folder, f"{name.replace('/', '_')}-{rank}.npy")
@@ -77,19 +91,32 @@ class Mesh:
 
     def step(self, batch, number=1, begin=None, rate=1e-3):
         """-> losses, and the bits of every tensor on every rank. Step 1 begins from new weights, others, and with `begin`, from what a call before left."""
-        command = [tool("braid-run"), "call", self.path, "@train_step", "--ranks", str(self.ranks), "--threads", "1"]
-        command += ["--seed", "5"] if number == 1 and begin is None else [
-            w for name in self.tensors for w in ("--input", f"{name}={self.left(name, number - 1 if begin is None else begin)}")]
+        command = [tool("braid-run"), "call", self.path, "--ranks", str(self.ranks), "--threads", "1"]
+        fresh = number == 1 and begin is None
+        command += ["--seed", "5"] if fresh else []
+        tensors = {} if fresh else {name: self.left(name, number - 1 if begin is None else begin) for name in self.tensors}
         scalars = {"learning_rate": np.full(1, rate), "step": np.full(1, number, np.int32)}
+        if self.parts:
+            labels = (batch["labels"][self.rows_of_parts(len(batch["labels"]))] >= 0).reshape(self.parts, -1).sum(1)
+            scalars |= {"loss_scale": np.full(1, 1.0 / labels.sum()), "aux_scale": labels / labels.sum()}
         for name, array in (batch | scalars).items():
             for rank in range(self.ranks):
                 np.save(self.file(name, rank), array if name in scalars else part_of(self.mesh, self.slices, rank, name, array))
-            command += ["--input", f"{name}={self.file(name)}"]
-        outputs = ["loss", "aux_loss", "grad_norm", *self.tensors]
-        for name in outputs:
-            command += ["--output", f"{name}={self.left(name, number)}"]
-        run(command)
-        return {name: [np.load(self.left(name, number, rank)) for rank in range(self.ranks)] for name in outputs}
+        files = lambda names: {name: self.file(name) for name in names}
+        left = lambda names: {name: self.left(name, number) for name in names}
+        losses, update = ("loss", "aux_loss"), ("learning_rate", "step")
+        if self.parts:
+            calls = [("accumulate_step", tensors | files((*batch, "loss_scale", "aux_scale")), left(losses)), ("update_step", files(update), left(("grad_norm", *self.tensors)))]
+        else:
+            calls = [("train_step", tensors | files((*batch, *scalars)), left((*losses, "grad_norm", *self.tensors)))]
+        lines = [json.dumps({"function": function, "inputs": inputs, "outputs": outputs}) for function, inputs, outputs in calls]
+        pathlib.Path(self.file("calls", "all")).write_text("\n".join(lines))
+        run([*command, "--calls", self.file("calls", "all")])
+        has = lambda name, rank: name in self.stages[self.stage_of(rank)] or name not in self.tensors
+        return {
+            name: [np.load(self.left(name, number, rank)) if has(name, rank) else None for rank in range(self.ranks)]
+            for name in (*losses, "grad_norm", *self.tensors)
+        }
 
     def drift(self, batch, expected):
         """How far the gradients of step 1, `expected` of one rank, move with the last bits of the weights: adding in another order may do as much."""
@@ -101,15 +128,15 @@ class Mesh:
         moved, _ = self.logical(self.step(batch, begin=0))
         return max(np.linalg.norm(moved[n] - expected[n]) / max(np.linalg.norm(expected[n]), 1e-300) for n in expected if n.endswith(".first"))
 
-    def whole(self, name, pieces):
-        """The logical tensor, and whether pieces that several ranks hold are the same."""
-        tensor = self.tensors.get(name, {"shape": pieces[0].shape, "shards": []})
-        shards = [(shard["dim"] + pieces[0].ndim - len(tensor["shape"]), shard["axis"]) for shard in tensor["shards"]]
-        shape = list(pieces[0].shape)
+    def whole(self, tensor, pieces):
+        """The logical tensor of pieces by rank, and whether those that several ranks hold are the same."""
+        first = next(iter(pieces.values()))
+        shards = [(shard["dim"] + first.ndim - len(tensor["shape"]), shard["axis"]) for shard in tensor["shards"]]
+        shape = list(first.shape)
         for dim, axis in shards:
             shape[dim] *= coordinate(self.mesh, 0, axis)[1]
         result, known, same = np.zeros(shape), np.zeros(shape, bool), True
-        for rank, piece in enumerate(pieces):
+        for rank, piece in pieces.items():
             index = [slice(0, size) for size in shape]
             for dim, axis in shards:
                 at, count = coordinate(self.mesh, rank, axis)
@@ -124,10 +151,17 @@ class Mesh:
         """-> {name: array} with a name for each layer, whichever layers the program stacks; names of tensors whose replicas differ."""
         arrays, different = {}, []
         for name, of_ranks in pieces.items():
-            array, same = self.whole(name, of_ranks)
-            different += [] if same else [name]
-            layers = self.tensors.get(name, {"layers": []})["layers"]
-            arrays |= {name.replace("{}", str(layer)): part for layer, part in zip(layers, array)} if layers else {name: array}
+            for stage, tensors in enumerate(self.stages):
+                mine = {rank: piece for rank, piece in enumerate(of_ranks) if piece is not None and self.stage_of(rank) == stage}
+                if not mine:
+                    continue
+                tensor = tensors.get(name, {"shape": next(iter(mine.values())).shape, "shards": [], "layers": []})
+                array, same = self.whole(tensor, mine)
+                parts = {name.replace("{}", str(layer)): part for layer, part in zip(tensor["layers"], array)} if tensor["layers"] else {name: array}
+                # What several stages have, losses and tied tables, is the same on all.
+                same &= all(np.array_equal(arrays[known], part) for known, part in parts.items() if known in arrays)
+                different += [] if same else [name]
+                arrays |= parts
         return arrays, different
 
 
@@ -150,13 +184,20 @@ def check(description, variants, refusals=(), drawn=False):
         source = os.path.join(report.folder, "model.json")
         pathlib.Path(source).write_text(json.dumps(description))
         shape = [f"--batch={rows}", f"--seq-len={length}"]
-        one = Mesh(report.folder, source, "one", 1, shape)
-        expected, second = (one.logical(one.step(batch, number))[0] for number in (1, 2))
-        scale = min(max(1.0, 30 * one.drift(batch, expected) / LIMITS["gradients"]), 100.0) if drawn else 1.0
-        limits = {label: limit * (1 if label == "losses" else scale) for label, limit in LIMITS.items()}
+        of_one = {}  # by micro-batches and ranks along dp, which share them
+
+        def expectation(mesh):
+            """What one rank with the same micro-batches makes of both steps, and how far that drifts."""
+            key = (mesh.parts, mesh.dp if mesh.parts else 1)
+            if key not in of_one:
+                one = Mesh(report.folder, source, f"one-{key[0]}-{key[1]}", 1, shape + ([f"--micro-batches={mesh.parts}"] if mesh.parts else []))
+                order = mesh.rows_of_parts(rows) if mesh.parts else slice(None)
+                mine = {name: array[order] for name, array in batch.items()}
+                expected, second = (one.logical(one.step(mine, number))[0] for number in (1, 2))
+                of_one[key] = expected, second, one.drift(mine, expected) if drawn else 0.0
+            return of_one[key]
+
         losses = ("loss", "aux_loss", "grad_norm")
-        moments = [n for n in expected if n.endswith(".first")]
-        parameters = [n for n in expected if n not in losses and not n.endswith((".first", ".second"))]
         for name, ranks, flags in variants:
             try:
                 mesh = Mesh(report.folder, source, name, ranks, shape + flags)
@@ -165,13 +206,18 @@ def check(description, variants, refusals=(), drawn=False):
                     raise
                 report.line(True, f"{name} refused", str(refused).splitlines()[-1])
                 continue
+            expected, second, drift = expectation(mesh)
+            scale = min(max(1.0, 30 * drift / LIMITS["gradients"]), 100.0)
+            limits = {label: limit * (1 if label == "losses" else scale) for label, limit in LIMITS.items()}
+            moments = [n for n in expected if n.endswith(".first")]
+            parameters = [n for n in expected if n not in losses and not n.endswith((".first", ".second"))]
             pieces = mesh.step(batch)
             values, different = mesh.logical(pieces)
             report.line(not different, f"{name} replicas", f"{len(pieces)} tensors" + "".join(f", {n} differs" for n in different[:3]))
             for label, names in (("losses", losses[:2]), ("gradient norm", losses[2:]), ("gradients", moments), ("parameters", parameters)):
                 report.compare(f"{name} {label}", values, {n: expected[n] for n in names}, limits[label])
             again = mesh.step(batch)
-            changed = [n for n in pieces if any(a.tobytes() != b.tobytes() for a, b in zip(pieces[n], again[n]))]
+            changed = [n for n in pieces if any(a is not None and a.tobytes() != b.tobytes() for a, b in zip(pieces[n], again[n]))]
             report.line(not changed, f"{name} twice", f"{changed[0]} changed" if changed else "the same bits")
             behind, _ = mesh.logical(mesh.step(batch, 2))
             moved = {n: behind[n] - values[n] for n in parameters}

@@ -177,7 +177,7 @@ TEST(LayerPlan, Periods) {
     spec.ffnPattern = "D";
     spec.numLayers = layers;
     std::string text;
-    for (const LayerGroup &group : planLayers(spec)) {
+    for (const LayerGroup &group : planLayers(spec, 0, layers)) {
       text += std::to_string(group.rounds) + "{";
       for (const LayerRun &run : group.runs)
         text += " " + std::to_string(run.count) + run.mixers + (run.recompute ? "*" : "");
@@ -203,7 +203,7 @@ TEST(LayerPlan, Periods) {
   spec.layerPattern = "LLLN";
   spec.ffnPattern = "D";
   spec.numLayers = 8;
-  auto groups = planLayers(spec);
+  auto groups = planLayers(spec, 0, 8);
   EXPECT_EQ(groups[0].runs[0].layers, (std::vector<int32_t>{0, 1, 2, 4, 5, 6}));
   EXPECT_EQ(groups[0].runs[1].layers, (std::vector<int32_t>{3, 7}));
 }
