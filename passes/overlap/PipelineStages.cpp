@@ -363,8 +363,15 @@ private:
 /// Names of parameters, with their layers, and the stages that have them.
 using Owners = llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<int64_t, 2>>;
 
-std::pair<Attribute, Attribute> nameOf(func::FuncOp function, Value parameter) {
-  unsigned i = cast<BlockArgument>(parameter).getArgNumber();
+/// Name and layers of what is updated, of which a rank may update a part; none: it is no argument.
+std::pair<Attribute, Attribute> nameOf(func::FuncOp function, AdamwOp update) {
+  Value parameter = update.getParameter();
+  while (auto part = parameter.getDefiningOp<ShardOp>())
+    parameter = part->getOperand(0);
+  auto argument = dyn_cast<BlockArgument>(parameter);
+  if (!argument)
+    return {};
+  unsigned i = argument.getArgNumber();
   return {function.getArgAttr(i, attrs::name), function.getArgAttr(i, attrs::layers)};
 }
 
@@ -408,9 +415,8 @@ void joinUpdate(func::FuncOp function, StagePlace at, const Owners &owners) {
   Block &body = function.getBody().front();
   OpBuilder builder(function.getContext());
   for (AdamwOp update : llvm::to_vector(body.getOps<AdamwOp>()))
-    if (isa<BlockArgument>(update.getParameter()))
-      if (ArrayRef<int64_t> stages = owners.lookup(nameOf(function, update.getParameter())); stages.size() == 2)
-        shareGradient(update, at, stages);
+    if (const auto *known = owners.find(nameOf(function, update)); known->second.size() == 2)
+      shareGradient(update, at, known->second);
   for (ClipScaleOp clip : body.getOps<ClipScaleOp>()) {
     builder.setInsertionPoint(clip);
     clip->setOperand(0, sumOverStages(builder, "grad_norm", clip->getOperand(0), at));
@@ -425,8 +431,7 @@ class PipelineStagesPass : public braid::impl::PipelineStagesPassBase<PipelineSt
     for (auto function : module.getOps<func::FuncOp>())
       if (std::optional<int64_t> stage = stageOf(function))
         for (AdamwOp update : function.getBody().front().getOps<AdamwOp>())
-          if (isa<BlockArgument>(update.getParameter()))
-            owners[nameOf(function, update.getParameter())].push_back(*stage);
+          owners[nameOf(function, update)].push_back(*stage);
     for (auto function : module.getOps<func::FuncOp>()) {
       std::optional<int64_t> stage = stageOf(function);
       if (function->hasAttr(attrs::entry) && bool(stage) != (stages > 1)) {

@@ -1,12 +1,13 @@
 """Models, meshes and schedules that nobody chose: each is drawn, and two training steps in double precision are those of one rank (exact.py).
 
 A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows, a few layers or many alike; for some also what
-published models add to them (sinks, norms of q and k, gates, biases, mixers side by side, factors, other routers, latents, places of norms); then a few meshes of up to four ranks with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
+published models add to them (sinks, norms of q and k, gates, biases, mixers side by side, factors, other routers, latents, places of norms); then a few meshes of up to four ranks, stages of layers among them, with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
 slices and parts of rows that are shorter than what a convolution reads.
 Usage: random_meshes.py [--seed N] [--models N] [--meshes N]; needs braid-compile and braid-run in PATH.
 """
 import argparse
 import json
+import math
 import random
 import sys
 
@@ -17,7 +18,7 @@ VALUES = HEADS | {"value_dim": 8}
 MIXERS = [{"kind": kind} | VALUES for kind in ("gla", "mamba2", "retnet", "deltanet", "gateloop", "kda", "dfw", "gfw")]
 MIXERS += [{"kind": kind} | HEADS for kind in ("lightning", "rwkv6", "rwkv7", "hgrn2", "ttt", "titans", "titans_ln", "mamba")]
 MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9, "qkv_bias": True} | HEADS, {"kind": "mla", "kv_rank": 12, "rope_dim": 4} | VALUES]
-MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2"]
+MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2", "pp=2", "pp=2,dp=2,ep=2", "pp=2,sp=2,ep=2", "pp=2,tp=2,ep=2"]
 NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
 REASONS = ["op has a tail of", "op looks back"]
 
@@ -95,11 +96,16 @@ def variant(draw, description, number):
             options.append(f"--slicing={draw.choice(['uniform', 'time_uniform', 'balanced', 'simulated'])}")
         if draw.random() < 0.25:
             options.append(f"--overlap-degrees={draw.randrange(description['num_layers'])}:{draw.choice([1, 2, 3])}")
+    if "pp" in sizes:
+        options.append(f"--micro-batches={draw.choice([parts for parts in (1, 2, 4) if 4 // sizes.get('dp', 1) % parts == 0])}")
+        if draw.random() < 0.5:
+            first = draw.randrange(1, description["num_layers"])
+            options.append(f"--stage-layers={first},{description['num_layers'] - first}")
     if draw.random() < 0.3:
         options.append(f"--recompute={draw.choice(['all', '0', '1'])}")
     if "sp" in sizes and not NORMED & {mixer["kind"] for mixer in description["mixers"].values()}:
         options.append(f"--sp-algorithm={draw.choice(['auto', 'ring', 'all_gather', 'scan'])}")
-    return f"drawn-{number}", sizes.get("dp", 1) * sizes.get("sp", 1) * sizes.get("tp", 1), options
+    return f"drawn-{number}", math.prod(sizes.get(axis, 1) for axis in ("pp", "dp", "sp", "tp")), options
 
 
 def main():
