@@ -75,12 +75,23 @@ Value Sharder::convert(OpBuilder &b, Operation *op, Value local, const Placement
     return Value();
   };
 
+  // A complete sum beside those that are not (a gradient whose op needed all of it, added to what earlier steps left): each
+  // rank has an equal share.
+  Axes shared;
   for (StringRef axis : to.pending)
-    if (!llvm::is_contained(now.pending, axis) && !isZeroSplat(local)) {
-      op->emitOpError() << "needs a sum that is pending over " << axis << ", but a value of type " << typeOf(local)
-                        << " is complete";
+    if (!llvm::is_contained(now.pending, axis) && !isZeroSplat(local))
+      shared.push_back(axis);
+  if (!shared.empty() && parts(shared) > 1) {
+    if (!isa<FloatType>(typeOf(local).getElementType())) {
+      op->emitOpError() << "needs a sum that is pending over " << productName(shared) << ", but a value of type "
+                        << typeOf(local) << " is complete";
       return {};
     }
+    value = ScaleOp::create(b, local.getLoc(), typeOf(local), local,
+                            b.getF64FloatAttr(1.0 / static_cast<double>(parts(shared))));
+  }
+  now.pending.append(shared);
+  now.pending = inMeshOrder(now.pending);
 
   // A number that is the same everywhere is built where it is wanted.
   DenseElementsAttr number;

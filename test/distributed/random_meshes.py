@@ -96,9 +96,9 @@ def variant(draw, description, number):
             options.append(f"--slicing={draw.choice(['uniform', 'time_uniform', 'balanced', 'simulated'])}")
         if draw.random() < 0.25:
             options.append(f"--overlap-degrees={draw.randrange(description['num_layers'])}:{draw.choice([1, 2, 3])}")
-    if "pp" in sizes:
+    if "pp" in sizes or draw.random() < 0.2:
         options.append(f"--micro-batches={draw.choice([parts for parts in (1, 2, 4) if 4 // sizes.get('dp', 1) % parts == 0])}")
-        if draw.random() < 0.5:
+        if "pp" in sizes and draw.random() < 0.5:
             first = draw.randrange(1, description["num_layers"])
             options.append(f"--stage-layers={first},{description['num_layers'] - first}")
     if draw.random() < 0.3:

@@ -62,6 +62,7 @@ VARIANTS = [
     ("sp2-layers", 2, ["--mesh=sp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=3", "--overlap-degrees=0:4,1:1"]),
     ("dp2-sp2-moe-2", 4, ["--mesh=dp=2,sp=2,ep=4", "--pipeline=moe", "--overlap-degree=2", "--sp-algorithm=scan"]),
     ("sp2-tp2-cross-3", 4, ["--mesh=sp=2,tp=2,ep=2", "--pipeline=cross-block", "--overlap-degree=3", "--recompute=all"]),
+    ("dp2-micro-2", 2, ["--mesh=dp=2,ep=2", "--micro-batches=2"]),
     ("pp2", 2, ["--mesh=pp=2", "--micro-batches=4"]),
     ("pp2-1", 2, ["--mesh=pp=2", "--micro-batches=1"]),
     ("pp4", 4, ["--mesh=pp=4", "--micro-batches=4"]),
