@@ -223,7 +223,7 @@ Status Program::Contents::makeViews(EntryFilter keep) {
       view->leaveOut(keep);
   }
   if (stages > 1)
-    BRAID_TRY(checkTied(*views.front()));
+    BRAID_TRY(checkTogether(*views.front()));
   return checkCode(*views.front());
 }
 

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
-#include <set>
 #include <unordered_set>
 
 namespace braid::runtime {
@@ -72,17 +70,6 @@ Status checkMesh(const MeshInfo &mesh) {
         return corrupt("axis '{}' joins different ranks in the dense and the expert mesh", axis.name);
     }
   return Status::success();
-}
-
-// Of the logical tensor that the ranks' pieces make up; its own shards have been checked. Of a file that makes no sense
-// the sizes saturate.
-std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tensor) {
-  std::vector<int64_t> shape = tensor.shape;
-  for (const ShardInfo &shard : tensor.shards)
-    if (shard.dim < shape.size() &&
-        __builtin_mul_overflow(shape[shard.dim], program.mesh().size(shard.axis).value_or(1), &shape[shard.dim]))
-      shape[shard.dim] = INT64_MAX;
-  return shape;
 }
 
 Status checkAxis(const Program &program, const TensorInfo &tensor, std::string_view axis) {
@@ -323,70 +310,17 @@ Status checkEntries(const Program &program) {
   return Status::success();
 }
 
-using Stages = std::map<std::string_view, std::set<int32_t>>; // by the name of an entry
-
-// All arenas and entries have a stage, or none. How many there are, as arenas say.
-Expected<uint32_t> countedStages(const schema::Program &file, const MeshInfo &mesh, Stages &entries) {
-  constexpr size_t most = 256;
-  std::string with, without; // the first
-  auto note = [&](const char *kind, const flatbuffers::String *name, int32_t stage) -> Status {
-    if (stage < -1)
-      return corrupt("{} '{}': stage {}; valid: 0 and more, or -1 for none", kind, name->string_view(), stage);
-    if (std::string &first = stage < 0 ? without : with; first.empty())
-      first = fmt::format("{} '{}'", kind, name->string_view());
-    return Status::success();
-  };
-  std::set<int32_t> stages;
-  for (const auto *arena : *file.arenas()) {
-    BRAID_TRY(note("arena", arena->name(), arena->stage()));
-    stages.insert(arena->stage());
-  }
-  for (const auto *entry : *file.entries()) {
-    BRAID_TRY(note("entry", entry->name(), entry->stage()));
-    entries[entry->name()->string_view()].insert(entry->stage());
-  }
-  if (with.empty())
-    return 1;
-  if (!without.empty())
-    return corrupt("{} has a stage, but {} has none; valid: all arenas and entries have one, or none has", with,
-                   without);
-  uint32_t ranks = mesh.size(stageAxis).value_or(1);
-  if (stages.size() != ranks || stages.size() > most || static_cast<uint32_t>(*stages.rbegin()) != ranks - 1)
-    return corrupt(
-        "arenas of {} stages, the last of them {}, but the mesh has {} ranks along {}; valid: stages 0 to {}, "
-        "one for each, and at most {}",
-        stages.size(), *stages.rbegin(), ranks, stageAxis, ranks - 1, most);
-  for (const auto &[name, found] : entries)
-    for (int32_t stage : stages)
-      if (!found.contains(stage))
-        return corrupt("entry '{}': stage {} has it, but stage {} has not; every stage has the same entries", name,
-                       *found.begin(), stage);
-  return ranks;
-}
-
 } // namespace
 
-Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh) {
-  Stages entries;
-  BRAID_ASSIGN(uint32_t stages, countedStages(file, mesh, entries));
-  const auto &arenas = *file.arenas();
-  const auto &tensors = *file.tensors();
-  for (const auto *tensor : tensors)
-    if (tensor->arena() >= arenas.size())
-      return corrupt("tensor '{}': arena {} of {}", tensor->name()->string_view(), tensor->arena(), arenas.size());
-  for (const auto *entry : *file.entries())
-    for (const auto *list : {entry->inputs(), entry->outputs()})
-      for (uint32_t i = 0; list && i < list->size(); ++i) {
-        const char *kind = list == entry->inputs() ? "input" : "output";
-        std::string_view name = entry->name()->string_view();
-        if (list->Get(i) >= tensors.size())
-          return corrupt("entry '{}': {} tensor {} of {}", name, kind, list->Get(i), tensors.size());
-        const auto *tensor = tensors.Get(list->Get(i));
-        if (const auto *arena = arenas.Get(tensor->arena()); arena->stage() != entry->stage())
-          return corrupt("entry '{}' of stage {}: its {} '{}' lies in arena '{}' of stage {}", name, entry->stage(),
-                         kind, tensor->name()->string_view(), arena->name()->string_view(), arena->stage());
-      }
-  return stages;
+// Of the logical tensor that the ranks' pieces make up; its own shards have been checked. Of a file that makes no sense
+// the sizes saturate.
+std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tensor) {
+  std::vector<int64_t> shape = tensor.shape;
+  for (const ShardInfo &shard : tensor.shards)
+    if (shard.dim < shape.size() &&
+        __builtin_mul_overflow(shape[shard.dim], program.mesh().size(shard.axis).value_or(1), &shape[shard.dim]))
+      shape[shard.dim] = INT64_MAX;
+  return shape;
 }
 
 Status checkTables(const Program &program) {
@@ -399,28 +333,6 @@ Status checkTables(const Program &program) {
     BRAID_TRY(checkStreams(program));
   }
   return checkEntries(program);
-}
-
-Status checkTied(const Program &program) {
-  struct Held {
-    uint32_t stage;
-    DType dtype;
-    std::vector<int64_t> shape;
-  };
-  std::map<std::string, Held> first; // by the name that checkpoints have
-  for (uint32_t stage = 0; stage < program.stages(); ++stage) {
-    auto view = program.stage(stage);
-    for (const TensorInfo &tensor : view->tensors())
-      for (size_t i = 0; i < tensor.layerCount() && tensor.role == Role::parameter; ++i) {
-        std::vector<int64_t> shape = globalShape(*view, tensor);
-        const auto &[name, held] = *first.try_emplace(tensor.layerName(i), Held{stage, tensor.dtype, shape}).first;
-        if (held.dtype != tensor.dtype || held.shape != shape)
-          return corrupt("parameter '{}' is {} {} in stage {}, but {} {} in stage {}; valid: one tensor in both", name,
-                         toString(held.dtype), formatShape(held.shape), held.stage, toString(tensor.dtype),
-                         formatShape(shape), stage);
-      }
-  }
-  return Status::success();
 }
 
 Status checkCode(const Program &program) {

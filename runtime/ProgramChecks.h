@@ -13,12 +13,15 @@ template <class Vector> bool elementsAligned(const Vector *vector) {
   return !vector || reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(typename Vector::return_type) == 0;
 }
 
-// What has to hold before tables are cut into those of the stages: whose is what. How many stages there are.
+// What has to hold before tables are cut into those of the stages: whose is what. How many stages there are (StageChecks.cpp).
 Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh);
 // Of one stage: arenas, mesh, tensors, kernels, streams, entry signatures.
 Status checkTables(const Program &program);
-// Of all stages, each of which was checked: parameters that two of them have are one tensor.
-Status checkTied(const Program &program);
+// Of all stages, each of which was checked: parameters that two of them have are one tensor, and what they call together all
+// of them call, in one order.
+Status checkTogether(const Program &program);
+// Over all ranks. Of a file that makes no sense sizes saturate.
+std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tensor);
 // The command list of one entry of the program; its commands and reach are set.
 Status checkEntry(const Program &program, EntryInfo &entry);
 // Hash of the code, CPU features of this machine.

@@ -83,6 +83,33 @@ TEST(Stages, ARankIsNotOnAPairOfOthers) {
   }
 }
 
+// A ring for GPUs, in which each stage sends before it receives, but one.
+static void passOnGpus(Staged &p, uint32_t receiveFirst) {
+  p.kernels.clear();
+  p.target = "cuda", p.arch = "sm_80";
+  for (uint32_t s = 0; s < 3; ++s) {
+    auto call = [&](schema::CollectiveKind kind, const std::string &axis, const char *name) {
+      auto made = collective(kind, axis, buffer(2 * s, 0, 4), buffer(2 * s, 4, 4));
+      made.name = name;
+      return command(std::move(made));
+    };
+    auto on = [&](uint32_t from) {
+      return call(schema::CollectiveKind::shift, Staged::pair(static_cast<int>(from), 3), "on");
+    };
+    uint32_t own = s, before = (s + 2) % 3;
+    p.entries[s]->commands = list(call(schema::CollectiveKind::all_reduce, "pp", "begin"),
+                                  on(s == receiveFirst ? before : own), on(s == receiveFirst ? own : before));
+  }
+}
+
+TEST(Stages, MayPassOnInARingWhereOneReceivesFirst) {
+  for (uint32_t stage = 0; stage < 3; ++stage) {
+    Staged staged;
+    passOnGpus(staged, stage);
+    EXPECT_TRUE(staged.parse()) << staged.parse().message();
+  }
+}
+
 TEST(Stages, RefusesEveryBrokenRule) {
   struct Case {
     const char *sentence;
@@ -130,6 +157,29 @@ TEST(Stages, RefusesEveryBrokenRule) {
        }},
       {"stage 1: tensor 'coordinate.pp[1,2]': 'pp[1,2]' is a pair of stages; valid: an axis that every rank is on",
        [](Staged &p) { p.tensor("coordinate.pp[1,2]", schema::DType::i32, {1}, 2, 0); }},
+      {"entry 'main': stage 0 calls 1 collectives on axis 'pp[0,1]', but stage 1 calls 0",
+       [](Staged &p) { p.entries[1]->commands.clear(); }},
+      {"entry 'main': collective 0: ranks disagree on axis pp[0,1]: rank 0 calls shift '' of 16 bytes f32, rank 2 "
+       "calls reverse "
+       "shift '' of 16 bytes f32",
+       [](Staged &p) { p.entries[1]->commands[0]->body.AsCollective()->reverse = true; }},
+      {"entry 'main': collective 1: ranks disagree on axis pp: rank 0 calls all_reduce 'a' of 4 bytes f32, rank 4 "
+       "calls all_reduce "
+       "'b' of 4 bytes f32",
+       [](Staged &p) {
+         for (uint32_t s = 0; s < 3; ++s) {
+           auto sum = [&](const char *name) {
+             auto made = collective(schema::CollectiveKind::all_reduce, "pp", buffer(2 * s, 0, 4), buffer(2 * s, 0, 4));
+             made.name = name;
+             return command(std::move(made));
+           };
+           p.entries[s]->commands = list(command(repeat(1, list(sum("a")))), sum(s == 2 ? "b" : "a"));
+         }
+       }},
+      {"entry 'main': stages wait for each other: stage 0 in shift 'on' on axis pp[0,1] (its number 1), stage 1 in "
+       "shift 'on' on axis "
+       "pp[1,2] (its number 1), stage 2 in shift 'on' on axis pp[2,0] (its number 1); valid: on GPUs,",
+       [](Staged &p) { passOnGpus(p, 3); }},
       {"parameter 'v' is f32 [4] in stage 0, but f32 [2] in stage 2; valid: one tensor in both",
        [](Staged &p) {
          p.tensor("v", schema::DType::f32, {4}, 1, 512, schema::Role::parameter);
