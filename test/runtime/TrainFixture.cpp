@@ -53,7 +53,8 @@ private:
     uint64_t offset, bytes;
   };
 
-  void addStage(int32_t stage) {
+  void addStage(int32_t number) {
+    stage = static_cast<uint32_t>(number);
     firstArena = static_cast<uint32_t>(program.arenas.size());
     std::fill(std::begin(used), std::end(used), 0);
     size_t firstEntry = program.entries.size();
@@ -75,9 +76,9 @@ private:
       return;
     }
     for (size_t i = firstArena; i < program.arenas.size(); ++i)
-      program.arenas[i]->stage = stage;
+      program.arenas[i]->stage = number;
     for (size_t i = firstEntry; i < program.entries.size(); ++i)
-      program.entries[i]->stage = stage;
+      program.entries[i]->stage = number;
   }
 
   void declareKernels() {
@@ -167,6 +168,8 @@ private:
     dweight = gradient(w, {V, V}, {});
     dbias = gradient(b, {V}, options.layers);
     sums = place("sums", T::f32, {2}, 2, R::gradient);
+    if (options.pp > 1)
+      dropped = place("dropped", T::f32, {V, V}, 2, R::gradient);
     state = place("cache.state", T::i32, rows({2}), 4, R::cache);
   }
 
@@ -226,8 +229,23 @@ private:
     Ref lossOut = place("loss", T::f32, {1}, 3, R::output);
     Ref aux = place("aux_loss", T::f32, {1}, 3, R::output);
     Ref norm = place("grad_norm", T::f32, {1}, 3, R::output);
-    auto commands = list(loss(tokens, labels, /*backward=*/true));
-    reduce(commands, {sums, dweight, dbias});
+    std::vector<CommandPtr> commands;
+    if (stage == 0) {
+      for (int i = 0; options.pp > 1 && i < 3;
+           ++i) // its loss comes later in its list than what comes from it in others'
+        commands.push_back(command(fill(buf(sums), 0)));
+      commands.push_back(loss(tokens, labels, /*backward=*/true));
+      reduce(commands, {sums, dweight, dbias});
+    }
+    for (uint32_t from : {stage - 1, stage})
+      if (from < options.pp - 1)
+        for (const Ref &ref : {sums, dweight, dbias}) {
+          BufferPtr end = buffer(dropped.arena, dropped.offset, ref.bytes);
+          std::string axis = fmt::format("pp[{},{}]", from, from + 1);
+          commands.push_back(command(from == stage
+                                         ? collective(schema::CollectiveKind::shift, axis, buf(ref), std::move(end))
+                                         : collective(schema::CollectiveKind::shift, axis, std::move(end), buf(ref))));
+        }
     commands.push_back(command(launch(2, {1, 1, 1}, arg("sums", buf(sums)), arg("dweight", buf(dweight)),
                                       arg("dbias", buf(dbias)), arg("loss", buf(lossOut)), arg("aux_loss", buf(aux)),
                                       arg("grad_norm", buf(norm)), arg("layers", layerCount()))));
@@ -276,9 +294,10 @@ private:
 
   const BigramOptions &options;
   TestProgram program;
-  uint32_t firstArena = 0; // of the stage
+  uint32_t stage = 0, firstArena = 0; // of the stage
   uint64_t used[5] = {};
   Ref weight, bias, weightFirst, weightSecond, biasFirst, biasSecond, dweight, dbias, sums, state;
+  Ref dropped; // what comes at an end of a pair that only sends, and what goes at the other
 };
 
 } // namespace

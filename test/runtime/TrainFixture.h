@@ -10,7 +10,9 @@
 namespace braid::runtime::test {
 
 struct BigramOptions {
-  uint32_t dp = 1, pp = 1; // every stage computes all of it: all of its tensors are tied
+  uint32_t dp = 1;
+  uint32_t pp =
+      1; // every stage has all of it, all tensors are tied; in training the first passes on what the others update with
   int64_t batch = 2; // rows per rank
   int64_t seqLen = 16;
   int64_t sequences = 1; // that generation continues at a time

@@ -73,6 +73,23 @@ TEST(TrainStages, TrainEvaluateAndGoOnWithOtherNumbersOfStages) {
   EXPECT_FALSE(std::filesystem::exists(last + "/optimizer-00004-of-00004.safetensors"));
 }
 
+// It comes to the other stages early in their lists, and is named where it was made.
+TEST(TrainStages, ANaNIsNamedByTheStageThatMadeIt) {
+  std::vector<uint8_t> broken(100, 0xff); // whose loss is not a number
+  Corpus corpus(broken);
+  BigramOptions staged;
+  staged.pp = 3;
+  onRanks(parseProgram(bigramProgram(staged)), [&](Rank &rank) -> Status {
+    TrainOptions options;
+    options.steps = 2;
+    std::string message = train(rank, options, corpus, Corpus({})).message();
+    for (const char *part :
+         {"training diverged at step 1", "in 'sums', entry 'train_step' command 3, kernel bigram_loss (rank 0)"})
+      EXPECT_NE(message.find(part), std::string::npos) << part << "\nis not in\n" << message;
+    return Status::success();
+  });
+}
+
 TEST(TrainStages, EveryRankIsTraced) {
   TemporaryDirectory directory;
   BigramOptions staged;
