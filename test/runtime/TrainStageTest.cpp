@@ -1,5 +1,6 @@
 // Training in stages of a pipeline, and of micro-batches.
 #include "test/runtime/ToolFixture.h"
+#include "test/runtime/conformance/StagedProgram.h"
 
 #include "runtime/generate/Generator.h"
 #include "runtime/io/ChromeTrace.h"
@@ -193,6 +194,26 @@ TEST_F(StageTool, InfoSaysWhatEachStageHas) {
         "stage 1      ranks 2, 3; layers 1, 4\nmemory", "stage 1      ranks 2, 3; layers 1, 4\nfunctions",
         "1 x @train_step of stage 0, ", "1 x @train_step of stage 1"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << "\nis not in\n" << text.out;
+}
+
+// A layer is of one stage: its ranks alone read and write it.
+TEST_F(StageTool, CallSetsAndWritesWhatAStageHas) {
+  std::vector<std::byte> bytes = Staged(2, 1).bytes();
+  writeText(directory / "staged.braid", {reinterpret_cast<const char *>(bytes.data()), bytes.size()});
+  auto array = [&](const char *name, std::vector<float> numbers) {
+    ASSERT_TRUE(
+        writeNpy(directory / name, DType::f32, std::vector<int64_t>{4}, std::as_bytes(std::span(numbers))).ok());
+  };
+  array("x.npy", {1, 2, 3, 4});
+  array("w.npy", {10, 20, 30, 40});
+  array("y1.npy", {11, 22, 33, 44}); // with nothing of stage 0, and layer 2 of stage 1
+  Outcome called = run({"call", "staged.braid", "@main", "--ranks=2", "--threads=1", "--input", "x=x.npy", "--input",
+                        "layers.2.w=w.npy", "--output", "y=y-{rank}.npy", "--output", "layers.2.w=w-{rank}.npy"});
+  ASSERT_EQ(called.code, 0) << called.err;
+  EXPECT_EQ(readText(directory / "y-0.npy"), readText(directory / "y1.npy")) << "what came back";
+  EXPECT_EQ(readText(directory / "w-1.npy"), readText(directory / "w.npy"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "w-0.npy"));
+  expectError({"call", "staged.braid", "@main", "--ranks=2"}, "input 'x' (f32 [4]) of @main is not given");
 }
 
 TEST_F(StageTool, CallsAndGeneratesWithStages) {
