@@ -114,6 +114,9 @@ def on_two_ranks(folder, stub, with_mpi):
     check(recorded > 0 and not made, f"{recorded} collectives are recorded, nothing is begun by itself behind the first launch of a graph {made[:2]}")
     check(sum(call.startswith("cuMemAlloc") for call in calls) == 2, "one allocation on each device")
 
+    # Two stages: what one sends while it waits for nothing, and what both exchange at a time.
+    Case(folder, stub, "pp=2", "--micro-batches=2").compare()
+
 
 def missing_waits(folder, stub):
     """What the records and waits of the program are for: without those of a stream other weights come out. Which stream goes first

@@ -253,6 +253,19 @@ def main(program, data):
         check("a lost rank ends the run", code is not None and seconds < 20 and not left, (code, seconds, left, output))
         check("it is named too", re.search(r"rank 0 waited 2000 ms for peer rank 1, which did not", output), output)
 
+        # Stages of a pipeline: their ranks are on axes of their own.
+        if compiled:
+            staged = folder / "staged.braid"
+            run(["braid-compile", ROOT / "models/tiny-hybrid.json", "-o", staged, "--mesh=pp=2,dp=2", "--batch=4", "--seq-len=64"])
+
+            def train_staged(place):
+                return [staged if word == program else word for word in train(folder / place, steps=4)]
+
+            code, _, err = run(mpirun(4, *train_staged("staged")))
+            check("stages as processes", code == 0, err)
+            code, _, err = run([*train_staged("staged-threads"), "--ranks=4"])
+            check("the bits of stages as threads", code == 0 and files(folder / "staged") == files(folder / "staged-threads"), err)
+
         # On a mesh of two axes, each rank with peers on both; the training goes on from its last checkpoint.
         if compiled:
             square = folder / "square.braid"

@@ -100,6 +100,7 @@ def run(*command):
     result = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return result.stdout
 
 
 def safetensors(path):
