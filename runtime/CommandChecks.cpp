@@ -11,10 +11,6 @@ namespace {
 constexpr int64_t maxExtent = int64_t(1) << 40;
 constexpr int64_t maxCount = int64_t(1) << 40;
 
-template <class... Args> Status corrupt(fmt::format_string<Args...> format, Args &&...args) {
-  return Status::error(ErrorCode::corruptFile, format, std::forward<Args>(args)...);
-}
-
 // A matrix of a gemm: `rows` x `cols` as stored, `batch` times.
 struct Matrix {
   const char *name;

@@ -15,10 +15,6 @@ namespace {
 
 constexpr uint32_t maxWorldSize = 1 << 20;
 
-template <class... Args> Status corrupt(fmt::format_string<Args...> format, Args &&...args) {
-  return Status::error(ErrorCode::corruptFile, format, std::forward<Args>(args)...);
-}
-
 using Names = std::unordered_set<std::string_view>;
 
 Status checkArenas(const Program &program) {

@@ -13,6 +13,11 @@ template <class Vector> bool elementsAligned(const Vector *vector) {
   return !vector || reinterpret_cast<uintptr_t>(vector->Data()) % sizeof(typename Vector::return_type) == 0;
 }
 
+// What a rule says of a file that breaks it.
+template <class... Args> Status corrupt(fmt::format_string<Args...> format, Args &&...args) {
+  return Status::error(ErrorCode::corruptFile, format, std::forward<Args>(args)...);
+}
+
 // What has to hold before tables are cut into those of the stages: whose is what. How many stages there are (StageChecks.cpp).
 Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh);
 // Of one stage: arenas, mesh, tensors, kernels, streams, entry signatures.

@@ -11,10 +11,6 @@
 namespace braid::runtime {
 namespace {
 
-template <class... Args> Status corrupt(fmt::format_string<Args...> format, Args &&...args) {
-  return Status::error(ErrorCode::corruptFile, format, std::forward<Args>(args)...);
-}
-
 using Stages = std::map<std::string_view, std::set<int32_t>>; // by the name of an entry
 
 // All arenas and entries have a stage, or none. How many there are, as arenas say.
@@ -43,16 +39,20 @@ Expected<uint32_t> countedStages(const schema::Program &file, const MeshInfo &me
     return corrupt("{} has a stage, but {} has none; valid: all arenas and entries have one, or none has", with,
                    without);
   uint32_t ranks = mesh.size(stageAxis).value_or(1);
-  if (stages.size() != ranks || stages.size() > most || static_cast<uint32_t>(*stages.rbegin()) != ranks - 1)
+  int32_t last = stages.empty() ? -1 : *stages.rbegin();
+  if (stages.size() != ranks || stages.size() > most || static_cast<uint32_t>(last) != ranks - 1)
     return corrupt(
         "arenas of {} stages, the last of them {}, but the mesh has {} ranks along {}; valid: stages 0 to {}, "
         "one for each, and at most {}",
-        stages.size(), *stages.rbegin(), ranks, stageAxis, ranks - 1, most);
-  for (const auto &[name, found] : entries)
+        stages.size(), last, ranks, stageAxis, ranks - 1, most);
+  for (const auto &[name, found] : entries) {
+    if (*found.rbegin() >= static_cast<int32_t>(ranks))
+      return corrupt("entry '{}': stage {}; valid: 0 to {}", name, *found.rbegin(), ranks - 1);
     for (int32_t stage : stages)
       if (!found.contains(stage))
         return corrupt("entry '{}': stage {} has it, but stage {} has not; every stage has the same entries", name,
                        *found.begin(), stage);
+  }
   return ranks;
 }
 
