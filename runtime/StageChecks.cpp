@@ -2,6 +2,7 @@
 #include "runtime/ProgramChecks.h"
 #include "runtime/comm/Collectives.h"
 #include "runtime/io/Shape.h"
+#include "runtime/schema/Limits.h"
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ using Stages = std::map<std::string_view, std::set<int32_t>>; // by the name of 
 
 // All arenas and entries have a stage, or none. How many there are, as arenas say.
 Expected<uint32_t> countedStages(const schema::Program &file, const MeshInfo &mesh, Stages &entries) {
-  constexpr size_t most = 256;
+  constexpr size_t most = maxStages;
   std::string with, without; // the first
   auto note = [&](const char *kind, const flatbuffers::String *name, int32_t stage) -> Status {
     if (stage < -1)

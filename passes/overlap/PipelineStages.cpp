@@ -434,9 +434,13 @@ class PipelineStagesPass : public braid::impl::PipelineStagesPassBase<PipelineSt
           owners[nameOf(function, update)].push_back(*stage);
     for (auto function : module.getOps<func::FuncOp>()) {
       std::optional<int64_t> stage = stageOf(function);
-      if (function->hasAttr(attrs::entry) && bool(stage) != (stages > 1)) {
-        function.emitOpError() << (stage ? "is of stage " + std::to_string(*stage) : "is of no stage") << ", but pp is "
-                               << stages << " in the mesh; valid: stages 0 to pp - 1 where pp is 2 or more";
+      // What trains without stages would do the same on all ranks of pp.
+      bool trains = function->hasAttr(attrs::entry) && !function.getBody().front().getOps<AdamwOp>().empty();
+      if (stage ? stages == 1 || *stage >= stages : stages > 1 && trains) {
+        function.emitOpError() << (stage ? "is of stage " + std::to_string(*stage) : "trains, is of no stage")
+                               << ", but pp is " << stages
+                               << " in the mesh (--mesh); valid: stages 0 to pp - 1 where pp is 2 or more, as a model "
+                                  "description gets them that is compiled for such a mesh";
         return signalPassFailure();
       }
       StagePlace at{stage.value_or(0), stages};

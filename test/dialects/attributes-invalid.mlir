@@ -26,8 +26,17 @@ module attributes {braid.mesh = {dense = [{axis = "dp", size = 3 : i64}], expert
 
 // -----
 
-// expected-error @+1 {{braid.mesh has axis "pp" of 2 ranks in dense; valid: 1 (layers are not divided among ranks yet)}}
-module attributes {braid.mesh = {dense = [{axis = "pp", size = 2 : i64}], expert = [{axis = "pp", size = 2 : i64}]}} {}
+// expected-error @+1 {{braid.stage must be the number of a stage, at least 0, but is -1 : i64}}
+func.func @f() attributes {braid.stage = -1 : i64} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{braid.micro_batches must be a number of at least 1, but is 0 : i64}}
+func.func @f() attributes {braid.micro_batches = 0 : i64} {
+  return
+}
 
 // -----
 
@@ -107,7 +116,7 @@ func.func @f(%x: tensor<4x8xf32>) -> (tensor<4x8xf32> {braid.alias = 1 : i64}) {
 
 // -----
 
-// expected-error @+1 {{argument 0 braid.role must be parameter, moment, gradient, input, output or cache, but is "weight"}}
+// expected-error @+1 {{argument 0 braid.role must be parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output or stage_cotangent, but is "weight"}}
 func.func @f(%x: tensor<4x8xf32> {braid.role = "weight"}) {
   return
 }

@@ -206,4 +206,27 @@ TEST(LayerPlan, Periods) {
   auto groups = planLayers(spec, 0, 8);
   EXPECT_EQ(groups[0].runs[0].layers, (std::vector<int32_t>{0, 1, 2, 4, 5, 6}));
   EXPECT_EQ(groups[0].runs[1].layers, (std::vector<int32_t>{3, 7}));
+  // Of a stage: what repeats in it, by the numbers of the model.
+  groups = planLayers(spec, 3, 8);
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].runs[0].layers, (std::vector<int32_t>{3}));
+  EXPECT_EQ(groups[0].runs[1].layers, (std::vector<int32_t>{4, 5, 6}));
+  EXPECT_EQ(groups[0].runs[2].layers, (std::vector<int32_t>{7}));
+}
+
+TEST(LayerPlan, Stages) {
+  using Begins = std::vector<int64_t>;
+  std::vector<double> equal(8, 1.0);
+  EXPECT_EQ(shareOut(equal, 0, 2), (Begins{0, 4, 8}));
+  EXPECT_EQ(shareOut(equal, 0, 8), (Begins{0, 1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(shareOut(equal, 2, 2), (Begins{0, 5, 8})); // the head is as dear as two layers
+  EXPECT_EQ(shareOut(equal, 100, 4)[3], 7); // one beside a head that is dearer than all
+  EXPECT_EQ(shareOut({5, 1, 1, 1, 5}, 0, 3), (Begins{0, 1, 4, 5}));
+  // Of equally dear ones the most even: 3, 3, 2 and not 3, 2, 3 or 2, 3, 3 by chance of a search.
+  auto begins = shareOut(equal, 0, 3);
+  std::vector<int64_t> sizes;
+  for (size_t i = 1; i < begins.size(); ++i)
+    sizes.push_back(begins[i] - begins[i - 1]);
+  std::sort(sizes.begin(), sizes.end());
+  EXPECT_EQ(sizes, (std::vector<int64_t>{2, 3, 3}));
 }

@@ -104,7 +104,14 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"degree": 2})",
        "m.json:3: schedule.degree: unknown key; valid: recompute, activation_budget, sp_algorithm, pipeline, "
-       "overlap_degree, overlap_degrees, slicing, chunk_size, machine, tuned"},
+       "overlap_degree, overlap_degrees, stage_layers, slicing, chunk_size, machine, tuned"},
+      {R"("name": "base")", R"("schedule": {"stage_layers": "2,0"})",
+       "m.json:3: schedule.stage_layers: \"0\" is not a number of layers; valid: one of 1 to 1024 for each stage, as in "
+       "7,9,8"},
+      {R"("batch": 2)", R"("batch": 8, "micro_batches": 3)",
+       "m.json:12: train.micro_batches: 3 parts do not divide the 8 rows of train.batch; valid: a divisor of 8"},
+      {R"("batch": 2)", R"("batch": 2, "micro_batches": 2, "gradient_dtype": "bf16")",
+       "m.json:12: train.gradient_dtype: bf16 loses what 2 micro_batches add up; valid: f32, or micro_batches 1"},
       {R"("name": "base")", R"("schedule": {"overlap_degree": 2})",
        "m.json:3: schedule.overlap_degree: 2 slices with pipeline \"none\"; valid: 1 with \"none\", 2 to 16 with "
        "another"},
