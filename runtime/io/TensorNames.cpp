@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <charconv>
+
 namespace braid::runtime {
 
 namespace {
@@ -94,6 +96,22 @@ Expected<TensorRef> findTensor(const Program &program, const EntryInfo *entry, s
         entry->name, fmt::join(namesOf(program, entry->inputs), ", "),
         fmt::join(namesOf(program, entry->outputs), ", "));
   return Status::error(ErrorCode::notFound, "there is no tensor '{}' (braid-run info lists the names)", name);
+}
+
+std::set<int32_t> layersOf(const Program &program) {
+  constexpr std::string_view prefix = "layers.";
+  std::set<int32_t> layers;
+  for (const TensorInfo &tensor : program.tensors()) {
+    std::string_view name = tensor.name;
+    if (tensor.role != Role::parameter || !name.starts_with(prefix))
+      continue;
+    layers.insert(tensor.layers.begin(), tensor.layers.end());
+    int32_t alone = 0;
+    const char *begin = name.data() + prefix.size();
+    if (std::from_chars(begin, name.data() + name.size(), alone).ec == std::errc())
+      layers.insert(alone);
+  }
+  return layers;
 }
 
 std::string entryNames(const Program &program) {

@@ -6,6 +6,8 @@
 
 #include "runtime/Session.h"
 
+#include <set>
+
 namespace braid::runtime {
 
 struct TensorRef {
@@ -30,6 +32,9 @@ Status checkTensor(const EntryInfo &entry, const TensorInfo &tensor, DType dtype
 
 // Inputs and outputs of `entry` first, then every tensor of the program.
 Expected<TensorRef> findTensor(const Program &program, const EntryInfo *entry, std::string_view name);
+
+// The layers whose weights a program, or the view of a stage, has: stacks of them, and those that stand alone ("layers.3.lsm.wq").
+std::set<int32_t> layersOf(const Program &program);
 
 // Names of all entries, for messages.
 std::string entryNames(const Program &program);

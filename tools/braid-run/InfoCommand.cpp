@@ -1,6 +1,7 @@
 #include "runtime/MachineMemory.h"
 #include "runtime/cpu/CpuFeatures.h"
 #include "runtime/cuda/CudaDriver.h"
+#include "runtime/io/TensorNames.h"
 #include "runtime/io/Shape.h"
 #include "runtime/schema/Program_generated.h"
 #include "runtime/train/Rank.h"
@@ -288,10 +289,7 @@ std::string parameterTypes(const Stages &stages) {
 void printStage(const Program &stage) {
   if (stage.stages() == 1)
     return;
-  std::set<int32_t> layers;
-  for (const TensorInfo &tensor : stage.tensors())
-    if (tensor.role == Role::parameter)
-      layers.insert(tensor.layers.begin(), tensor.layers.end());
+  std::set<int32_t> layers = layersOf(stage);
   auto span = [](const char *what, const auto &numbers) {
     auto between = static_cast<size_t>(*std::ranges::rbegin(numbers) - *numbers.begin());
     bool together = between + 1 == numbers.size();
