@@ -72,7 +72,7 @@ static bool isTask(const std::string &name) {
 
 /// Mixers blue, experts orange, exchanges green, gathers and scatters of split experts purple, weight gradients yellow,
 /// what is no task grey where it computes, light green where it travels.
-static const char *colour(const std::string &name, int64_t stream) {
+static const char *colour(const std::string &name, bool computes) {
   switch (isTask(name) ? name[0] : ' ') {
   case 'A': return "#7aa6d8";
   case 'M': return "#f0a860";
@@ -81,7 +81,7 @@ static const char *colour(const std::string &name, int64_t stream) {
   case 'G': return "#b79ad6";
   case 'R': return "#9177b8";
   case 'W': return "#e6d37a";
-  default: return stream == 0 ? "#c0c0c0" : "#c4dfc2";
+  default: return computes ? "#c0c0c0" : "#c4dfc2";
   }
 }
 
@@ -120,8 +120,9 @@ std::string braid::schedule::drawSvg(const Problem &problem, const Schedule &sch
       const char *opacity = own.shown().ends_with(".grad") ? " fill-opacity=\"0.6\"" : "";
       svg += fmt::format("<rect x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\"{} stroke=\"white\">"
                          "<title>{}{} {:.6g} to {:.6g}{}</title></rect>\n",
-                         x, y, w, colour(own.shown(), own.stream), opacity, own.label.empty() ? "" : own.label + ": ",
-                         escaped(own.name, /*xml=*/true), schedule.start[task], schedule.end[task], behind);
+                         x, y, w, colour(own.shown(), problem.computes(own.stream)), opacity,
+                         own.label.empty() ? "" : own.label + ": ", escaped(own.name, /*xml=*/true),
+                         schedule.start[task], schedule.end[task], behind);
       if (w > 7.0 * static_cast<double>(name.size()))
         svg += fmt::format("<text x=\"{:.2f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n", x + w / 2, y + 17, name);
     }

@@ -79,16 +79,25 @@ static std::vector<int64_t> findCycle(const Graph &graph, const std::vector<int6
   return {path.begin() + seen[task], path.end()};
 }
 
-double braid::schedule::speedBeside(const Task &task, double load, bool computing) {
+std::vector<double> braid::schedule::speedsOf(const Problem &problem, const std::vector<int64_t> &running) {
   constexpr double mostLoad = 0.95; // beside something that is computed
-  double most = computing ? mostLoad : 1;
-  if (task.stream == 0)
-    return 1 - std::min(load, most);
-  // Messages that ask for more of the processor than there is go on slower.
-  return load > most && task.load > 0 ? most / load : 1.0;
+  std::vector<double> speeds(running.size(), 1), loads(running.size(), 0); // loads: by host
+  for (size_t s = 0; s < running.size(); ++s)
+    if (running[s] >= 0)
+      loads[problem.hostOf(static_cast<int64_t>(s))] += problem.tasks[running[s]].load;
+  for (size_t s = 0; s < running.size(); ++s) {
+    auto stream = static_cast<int64_t>(s);
+    int64_t host = problem.hostOf(stream);
+    double load = loads[host], most = running[host] >= 0 ? mostLoad : 1;
+    if (problem.computes(stream))
+      speeds[s] = 1 - std::min(load, most);
+    else if (load > most && running[s] >= 0 && problem.tasks[running[s]].load > 0)
+      speeds[s] = most / load; // messages that ask for more of the processor than there is
+  }
+  return speeds;
 }
 
-/// Start and end where tasks load the compute stream: every stream goes on with its task until the first of them ends.
+/// Start and end where tasks load a compute stream: every stream goes on with its task until the first of them ends.
 static void timeLoaded(const Problem &problem, Schedule &schedule) {
   size_t streams = schedule.orders.size(), left = problem.tasks.size();
   std::vector<bool> done(problem.tasks.size(), false);
@@ -101,26 +110,23 @@ static void timeLoaded(const Problem &problem, Schedule &schedule) {
   };
   double now = 0;
   while (left > 0) {
-    double load = 0, step = std::numeric_limits<double>::infinity();
-    for (size_t s = 0; s < streams; ++s) {
+    double step = std::numeric_limits<double>::infinity();
+    for (size_t s = 0; s < streams; ++s)
       if (running[s] < 0 && next[s] < schedule.orders[s].size() && isReady(schedule.orders[s][next[s]])) {
         running[s] = schedule.orders[s][next[s]++];
         rest[s] = problem.tasks[running[s]].duration;
         schedule.start[running[s]] = now;
       }
-      if (s > 0 && running[s] >= 0)
-        load += problem.tasks[running[s]].load;
-    }
-    auto speed = [&](size_t s) { return speedBeside(problem.tasks[running[s]], load, running[0] >= 0); };
+    std::vector<double> speeds = speedsOf(problem, running);
     for (size_t s = 0; s < streams; ++s)
       if (running[s] >= 0)
-        step = std::min(step, rest[s] / speed(s));
+        step = std::min(step, rest[s] / speeds[s]);
     now += step;
     for (size_t s = 0; s < streams; ++s) {
       if (running[s] < 0)
         continue;
-      bool ends = rest[s] / speed(s) <= step;
-      rest[s] -= step * speed(s);
+      bool ends = rest[s] / speeds[s] <= step;
+      rest[s] -= step * speeds[s];
       if (!ends)
         continue;
       schedule.end[running[s]] = now;
@@ -193,14 +199,15 @@ double braid::schedule::makespanOf(const Problem &problem, const Orders &orders)
   return makespan;
 }
 
-Measures braid::schedule::measure(const Problem &problem, const Schedule &schedule) {
+Measures braid::schedule::measureOn(const Problem &problem, const Schedule &schedule, int64_t host) {
   Measures result;
   std::vector<std::pair<double, double>> compute, comm;
   for (size_t task = 0; task < problem.tasks.size(); ++task) {
     double start = schedule.start[task], end = schedule.end[task];
+    int64_t stream = problem.tasks[task].stream;
     result.makespan = std::max(result.makespan, end);
-    if (end > start)
-      (problem.tasks[task].stream == 0 ? compute : comm).push_back({start, end});
+    if (end > start && problem.hostOf(stream) == host)
+      (stream == host ? compute : comm).push_back({start, end});
   }
   auto merge = [](std::vector<std::pair<double, double>> &spans) {
     std::sort(spans.begin(), spans.end());
@@ -226,6 +233,25 @@ Measures braid::schedule::measure(const Problem &problem, const Schedule &schedu
   }
   result.bubble = result.makespan > 0 ? 1 - result.computeBusy / result.makespan : 0;
   return result;
+}
+
+Measures braid::schedule::measure(const Problem &problem, const Schedule &schedule) {
+  Measures mean;
+  double hosts = 0;
+  for (int64_t stream = 0; stream < static_cast<int64_t>(problem.streams.size()); ++stream)
+    if (problem.computes(stream)) {
+      Measures own = measureOn(problem, schedule, stream);
+      mean.makespan = own.makespan;
+      mean.computeBusy += own.computeBusy;
+      mean.exposedComm += own.exposedComm;
+      ++hosts;
+    }
+  if (hosts > 1) {
+    mean.computeBusy /= hosts;
+    mean.exposedComm /= hosts;
+  }
+  mean.bubble = mean.makespan > 0 ? 1 - mean.computeBusy / mean.makespan : 0;
+  return mean;
 }
 
 std::vector<int64_t> braid::schedule::topologicalOrder(const Problem &problem) { return Graph(problem, {}).sorted(); }

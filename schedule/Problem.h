@@ -1,7 +1,8 @@
 //===- Problem.h - tasks on streams, what must precede what, and when everything runs -----------------------------===//
 // A directed acyclic graph of tasks; every task belongs to one stream. Streams are FIFO, tasks do not pre-empt, stream
-// 0 computes and every other stream belongs to one communicator. Times are in one unit, whichever the caller uses. Who
-// orders the tasks (Solve.h, Stages.h) and who proves an order (Verify.h) are separate.
+// 0 computes and every other stream belongs to one communicator, but where several processors work on one problem. Times are
+// in one unit, whichever the caller uses. Who orders the tasks (Solve.h, Stages.h) and who proves an order (Verify.h) are
+// separate.
 #ifndef SCHEDULE_PROBLEM_H
 #define SCHEDULE_PROBLEM_H
 
@@ -37,6 +38,9 @@ struct Problem {
   std::vector<std::string> streams; ///< "compute", then one name per communicator
   std::vector<Task> tasks;
   std::vector<Buffer> buffers;
+  std::vector<int64_t> hosts = {}; ///< of each stream the one that its processor computes on; empty: stream 0 of all
+  int64_t hostOf(int64_t stream) const { return hosts.empty() ? 0 : hosts[stream]; }
+  bool computes(int64_t stream) const { return hostOf(stream) == stream; }
 };
 
 /// Per stream its tasks, first to last.
@@ -54,9 +58,9 @@ struct Schedule {
 /// cycle, each waiting for the next.
 std::optional<Schedule> simulate(const Problem &problem, const Orders &orders, std::vector<int64_t> *cycle = nullptr);
 
-/// How fast a task goes on, 1 at most, where tasks that do not compute ask together for `load` of the compute stream's
-/// time, and something is computed or not.
-double speedBeside(const Task &task, double load, bool computing);
+/// How fast the tasks go on that run, by stream (-1: none does), 1 at most: where those of a processor that do not compute
+/// ask for its time.
+std::vector<double> speedsOf(const Problem &problem, const std::vector<int64_t> &running);
 
 /// As simulate, without events and loads: the end of the last task, or infinity for a cycle.
 double makespanOf(const Problem &problem, const Orders &orders);
@@ -68,6 +72,9 @@ struct Measures {
   double exposedComm = 0; ///< a communicator is busy while compute is idle
   double bubble = 0; ///< 1 - computeBusy / makespan
 };
+/// Of the processor that computes on stream `host`; the makespan is that of all.
+Measures measureOn(const Problem &problem, const Schedule &schedule, int64_t host);
+/// The mean of all processors.
 Measures measure(const Problem &problem, const Schedule &schedule);
 
 /// No order is faster: longest path, and per stream the preemptive optimum of its tasks between what must come before

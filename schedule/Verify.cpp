@@ -183,7 +183,7 @@ private:
       if (!(start >= -slack)) // also a NaN
         fail("{} starts at {}; valid: 0 or later", name(task), start);
       double beyond = end - start - problem.tasks[task].duration;
-      bool mayTakeLonger = loads && (problem.tasks[task].stream == 0 || problem.tasks[task].load > 0);
+      bool mayTakeLonger = loads && (problem.computes(problem.tasks[task].stream) || problem.tasks[task].load > 0);
       if (!(beyond >= -slack && (mayTakeLonger || beyond <= slack)))
         fail("{} takes {} from {} to {}, but its duration is {}", name(task), end - start, start, end,
              problem.tasks[task].duration);
@@ -214,12 +214,11 @@ private:
     std::vector<double> work(count(), 0);
     std::vector<int64_t> running(problem.streams.size(), -1);
     for (size_t i = 0; i < changes.size(); ++i) {
-      double passed = i == 0 ? 0 : changes[i].first - changes[i - 1].first, load = 0;
-      for (size_t s = 1; s < running.size(); ++s)
-        load += running[s] < 0 ? 0 : problem.tasks[running[s]].load;
-      for (int64_t task : running)
-        if (task >= 0)
-          work[task] += passed * speedBeside(problem.tasks[task], load, running[0] >= 0);
+      double passed = i == 0 ? 0 : changes[i].first - changes[i - 1].first;
+      std::vector<double> speeds = speedsOf(problem, running);
+      for (size_t s = 0; s < running.size(); ++s)
+        if (running[s] >= 0)
+          work[running[s]] += passed * speeds[s];
       int64_t change = changes[i].second, task = change < 0 ? ~change : change;
       int64_t &own = running[problem.tasks[task].stream];
       own = change >= 0 ? task : own == task ? -1 : own; // the next one may have begun in the same moment

@@ -219,6 +219,29 @@ TEST(Stages, LoadsSlowDownWhatIsComputedBesideThem) {
   EXPECT_EQ(verify(problem, schedule), std::vector<std::string>());
 }
 
+TEST(Stages, EachOfSeveralProcessorsHasItsOwnLoadsAndMeasures) {
+  // Both exchange from 4 on, which takes half of the first one's time while it computes 2 more, and none of the second's.
+  Problem problem;
+  problem.streams = {"0 compute", "0 comm", "1 compute", "1 comm"};
+  problem.hosts = {0, 0, 2, 2};
+  problem.tasks = {{"A0.0", 0, 4, {}},          {"A1.0", 2, 1, {}}, {"D0.0", 1, 4, {0, 1}, 0.5},
+                   {"D1.0", 3, 4, {0, 1}, 0.0}, {"A0.1", 0, 2, {}}, {"A1.1", 2, 5, {}}};
+  Schedule schedule = *simulate(problem, {{0, 4}, {2}, {1, 5}, {3}});
+  EXPECT_EQ(schedule.start[2], 4);
+  EXPECT_EQ(schedule.start[3], 4);
+  EXPECT_DOUBLE_EQ(schedule.end[4], 8);
+  EXPECT_DOUBLE_EQ(schedule.end[5], 6);
+  EXPECT_EQ(verify(problem, schedule), std::vector<std::string>());
+  EXPECT_DOUBLE_EQ(measureOn(problem, schedule, 0).computeBusy, 8);
+  EXPECT_DOUBLE_EQ(measureOn(problem, schedule, 2).computeBusy, 6);
+  EXPECT_DOUBLE_EQ(measureOn(problem, schedule, 2).exposedComm, 2);
+  Measures mean = measure(problem, schedule);
+  EXPECT_EQ(mean.makespan, 8);
+  EXPECT_DOUBLE_EQ(mean.computeBusy, 7);
+  EXPECT_DOUBLE_EQ(mean.exposedComm, 1);
+  EXPECT_DOUBLE_EQ(mean.bubble, 1.0 / 8);
+}
+
 TEST(Stages, TheGainOverNoneIsAtMostTwoMinusOneOverTwoDegrees) {
   std::mt19937 random(3);
   std::uniform_int_distribution<int> time(0, 12);
