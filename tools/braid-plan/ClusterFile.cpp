@@ -120,8 +120,9 @@ double plan::collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm
   auto over = [](double amount, double bandwidth) { return amount > 0 ? amount / bandwidth : 0; };
   const Link &node = kind == CollectiveKind::allToAll && cluster.exchanges ? *cluster.exchanges : cluster.node;
   double latency = std::max(nodes > 1 ? cluster.network.latency : 0, local > 1 ? node.latency : 0);
-  if (kind == CollectiveKind::shift) // the neighbours at the border of two nodes are the slowest
-    return latency + (nodes > 1 ? over(bytes, cluster.network.bandwidth) : over(bytes, cluster.node.bandwidth));
+  if (kind == CollectiveKind::shift) // the neighbours at the border of two nodes are the slowest, one of each group
+    return latency +
+           (nodes > 1 ? over(bytes * groups, cluster.network.bandwidth) : over(bytes, cluster.node.bandwidth));
   if (kind == CollectiveKind::allToAll) {
     double inside = bytes * (local - 1) / size, outside = bytes * (size - local) / size;
     // Both links work at the same time; what leaves a node comes from all its ranks.

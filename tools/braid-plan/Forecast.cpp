@@ -9,11 +9,17 @@
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 using namespace braid;
 using namespace braid::plan;
 using runtime::Program;
+
+double plan::numberOf(const Program &program, std::string_view key, double otherwise) {
+  auto text = program.metadata(key);
+  return text ? std::strtod(std::string(*text).c_str(), nullptr) : otherwise;
+}
 
 namespace {
 
@@ -28,6 +34,11 @@ struct Experts {
   double cappedTokens = 0;
   double kept = 1; ///< the share of chosen rows that find a slot when every expert is chosen as often
 };
+
+/// Whether the entry takes a batch, of which ranks along dp have rows.
+bool isOfBatches(llvm::StringRef entry) {
+  return llvm::is_contained({"train_step", "accumulate_step", "eval_step"}, entry);
+}
 
 /// What the entry's input of tokens holds on one rank.
 double rankTokens(const Program &program, const runtime::EntryInfo &entry) {
@@ -51,7 +62,10 @@ std::vector<Experts> expertsOf(const Program &program, const std::string &entry)
     return {};
   // Peers' rows are bounded only where tokens are not sliced.
   bool sliced = program.metadata("pipeline").value_or("none") != "none";
+  // Those of a pass through the layers.
   double tokens = rankTokens(program, *program.findEntry(entry));
+  if (isOfBatches(entry))
+    tokens /= numberOf(program, "train.micro_batches", 1);
   std::vector<Experts> experts(model->numLayers);
   for (auto [layer, own] : llvm::enumerate(experts))
     if (const auto *moe = std::get_if<MoeSpec>(model->findFfn(model->ffnOf(layer))); moe && !moe->paddedSlots)
@@ -61,41 +75,63 @@ std::vector<Experts> expertsOf(const Program &program, const std::string &entry)
   return experts;
 }
 
-class Forecaster {
+/// What one rank of a stage does.
+class StageForecast {
 public:
-  Forecaster(const Program &program, const Cluster &cluster) : program(program), cluster(cluster) {
+  /// Adds to the forecast and to the orders of its streams; its measures are of this stage alone.
+  StageForecast(const Program &program, const Cluster &cluster, Forecast &result, schedule::Orders &orders)
+      : program(program), cluster(cluster), result(result), orders(orders) {
     rate = cluster.device.flops(program.metadata("dtype").value_or("f32")) * cluster.device.efficiency;
     bandwidth = cluster.device.bandwidth * cluster.device.efficiency;
     cacheBandwidth = cluster.device.cacheBandwidth * cluster.device.efficiency;
-    for (const runtime::StreamInfo &stream : program.streams())
-      result.problem.streams.push_back(runtime::rowName(stream));
-    orders.resize(program.streams().size());
-    pending.resize(program.streams().size());
-    open.resize(program.streams().size(), -1);
+    schedule::Problem &problem = result.problem;
+    host = static_cast<int64_t>(problem.streams.size());
+    for (const runtime::StreamInfo &stream : program.streams()) {
+      bool isOwn = stream.axis.empty() || program.isOn(stream.axis);
+      // What computes beside the first has the same processors: it is taken to be done in its turn.
+      bool isFirst = rows.empty();
+      rows.push_back(isFirst || !stream.axis.empty() ? static_cast<int64_t>(problem.streams.size()) : host);
+      if (!isOwn || rows.back() != static_cast<int64_t>(problem.streams.size()))
+        continue;
+      problem.streams.push_back(program.stages() == 1 ? runtime::rowName(stream)
+                                                      : "stage " + std::to_string(program.ownStage()) + " " +
+                                                            (stream.axis.empty() ? stream.name : stream.axis));
+      problem.hosts.push_back(host);
+    }
+    orders.resize(problem.streams.size());
+    pending.resize(problem.streams.size());
+    open.resize(problem.streams.size(), -1);
   }
 
-  Forecast run(const schema::Entry &entry) {
-    experts = expertsOf(program, entry.name()->str());
-    result.emptyCaches = readsKeyCaches(entry.name()->str());
-    walk(*entry.commands());
-    std::optional<schedule::Schedule> timed = schedule::simulate(result.problem, orders);
-    result.schedule = std::move(*timed); // a list that a stream walks in order has no circle
-    result.measures = schedule::measure(result.problem, result.schedule);
-    for (auto &[name, axis] : axes)
-      result.axes.push_back(axis);
-    return std::move(result);
+  /// A rank begins an entry when it has done what is before it.
+  void run(const std::string &entry) {
+    const runtime::EntryInfo &info = *program.findEntry(entry);
+    experts = expertsOf(*program.stage(0), entry); // where tokens come in
+    result.emptyCaches |= readsKeyCaches(info);
+    events.clear();
+    for (size_t row = host; row < orders.size(); ++row) {
+      open[row] = -1;
+      for (size_t other = host; other < orders.size(); ++other)
+        if (other != row && !orders[other].empty())
+          pending[row].push_back(orders[other].back());
+    }
+    walk(*program.file().entries()->Get(info.index)->commands());
   }
+
+  int64_t host; ///< the row where it computes
+  double flops = 0, bytes = 0, mostFlops = 0;
+  int64_t commands = 0;
+  std::map<std::string, Forecast::Axis> axes;
+  std::map<std::string, std::vector<int64_t>> shared; ///< by axis the tasks that other stages have, too
 
 private:
   /// How many keys a cache holds is known only while running, so the compiler counts none of them (passes/analysis/Work).
-  bool readsKeyCaches(const std::string &entry) const {
-    auto info = program.findEntry(entry);
-    return info && llvm::any_of(info->inputs, [&](uint32_t index) {
-             const runtime::TensorInfo &tensor = program.tensors()[index];
-             llvm::StringRef name = tensor.name;
-             return tensor.role == runtime::Role::cache &&
-                    (name.ends_with(".attn.k") || name.ends_with(".attn.latent"));
-           });
+  bool readsKeyCaches(const runtime::EntryInfo &entry) const {
+    return llvm::any_of(entry.inputs, [&](uint32_t index) {
+      const runtime::TensorInfo &tensor = program.tensors()[index];
+      llvm::StringRef name = tensor.name;
+      return tensor.role == runtime::Role::cache && (name.ends_with(".attn.k") || name.ends_with(".attn.latent"));
+    });
   }
 
   void walk(const CommandList &list) {
@@ -113,8 +149,7 @@ private:
   }
 
   void add(const schema::Command &command) {
-    // What computes beside stream 0 has the same processors: it is taken to be done in its turn.
-    int64_t stream = program.streams()[command.stream()].axis.empty() ? 0 : command.stream();
+    int64_t stream = rows[command.stream()];
     if (const schema::Record *record = command.body_as_Record()) {
       events[record->event()] = {stream, orders[stream].empty() ? -1 : orders[stream].back()};
       open[stream] = -1;
@@ -128,12 +163,14 @@ private:
       open[stream] = -1;
       return;
     }
-    ++result.commands;
+    ++commands;
     if (const schema::Collective *collective = command.body_as_Collective()) {
       auto [duration, processor] = seconds(command, *collective);
       runtime::CommandLabel label = runtime::labelOf(nameOf(command), layerOf(command));
-      int64_t task = addTask(command, duration, label.name, label.task);
+      int64_t task = addTask(stream, duration, label.name, label.task);
       result.problem.tasks[task].load = duration > 0 ? processor / duration : 0;
+      if (std::string axis = collective->axis()->str(); isShared(axis))
+        shared[axis].push_back(task);
       open[stream] = -1;
       return;
     }
@@ -143,7 +180,7 @@ private:
     if (int64_t last = open[stream]; last >= 0 && (command.joined() || result.problem.tasks[last].name == name))
       result.problem.tasks[last].duration += duration;
     else
-      open[stream] = addTask(command, duration, name);
+      open[stream] = addTask(stream, duration, name);
   }
 
   static std::string_view nameOf(const schema::Command &command) {
@@ -161,9 +198,8 @@ private:
     return "layers." + std::to_string(layer) + (llvm::StringRef(label.function).ends_with(".grad") ? ".grad" : "");
   }
 
-  int64_t addTask(const schema::Command &command, double duration, std::string name, std::string label = "") {
+  int64_t addTask(int64_t stream, double duration, std::string name, std::string label = "") {
     auto task = static_cast<int64_t>(result.problem.tasks.size());
-    int64_t stream = command.stream();
     result.problem.tasks.push_back(
         {std::move(name), stream, duration, std::move(pending[stream]), /*load=*/0, std::move(label)});
     pending[stream].clear();
@@ -185,7 +221,7 @@ private:
     double flops = 0, bytes = 0;
     if (const schema::Work *work = command.work()) {
       flops = static_cast<double>(work->flops());
-      result.mostFlops += flops;
+      mostFlops += flops;
       bytes = static_cast<double>(work->bytes());
       // Buffers hold the rows of the worst routing; only those are computed that there are.
       const schema::GroupedGemm *grouped = command.body_as_GroupedGemm();
@@ -203,8 +239,8 @@ private:
     } else if (const schema::Fill *fill = command.body_as_Fill()) {
       bytes = bytesOf(fill->target());
     }
-    result.flops += flops;
-    result.bytes += bytes;
+    this->flops += flops;
+    this->bytes += bytes;
     double own = command.joined() ? 0 : cluster.device.overhead;
     bool cached = cluster.device.cache > 0 && bytes <= cluster.device.cache;
     return own + std::max(flops / rate, bytes / (cached ? cacheBandwidth : bandwidth));
@@ -226,7 +262,7 @@ private:
   /// Of the collective, which takes at least what its messages take of the rank's own processor, and of that.
   std::pair<double, double> seconds(const schema::Command &command, const schema::Collective &collective) {
     std::string name = collective.axis()->str();
-    std::vector<uint32_t> members = program.mesh().members(0, name).value_or(std::vector<uint32_t>{0});
+    std::vector<uint32_t> members = membersOf(name);
     double bytes =
         std::max(bytesOf(collective.send()), bytesOf(collective.recv())); // the whole, of which a rank has a part
     runtime::CollectiveCall call = runtime::callOf(collective);
@@ -243,51 +279,141 @@ private:
     Forecast::Axis &axis = axes[name];
     axis.name = name;
     ++axis.collectives;
-    // A rank's on average: at the row's end nobody is there to send to.
+    // A rank's of this stage on average: at the row's end nobody is there to send to.
     uint64_t sent = 0;
+    double own = 0;
     auto size = static_cast<int>(members.size());
     for (int rank = 0; rank < size; ++rank)
-      sent += runtime::sentBytes(call, rank, size);
-    axis.bytes += live * static_cast<double>(sent) / size;
+      if (program.stageOf(members[rank]) == program.ownStage()) {
+        sent += runtime::sentBytes(call, rank, size);
+        ++own;
+      }
+    axis.bytes += live * static_cast<double>(sent) / own;
     axis.seconds += duration;
     axis.processor += processor;
     return {duration, processor};
   }
 
+  /// The ranks of an axis with the first one of the stage.
+  std::vector<uint32_t> membersOf(const std::string &axis) const {
+    uint32_t first = program.firstRank(program.ownStage());
+    return program.mesh().members(first, axis).value_or(std::vector<uint32_t>{first});
+  }
+
+  bool isShared(const std::string &axis) const {
+    return llvm::any_of(membersOf(axis), [&](uint32_t rank) { return program.stageOf(rank) != program.ownStage(); });
+  }
+
   const Program &program;
   const Cluster &cluster;
+  Forecast &result;
+  schedule::Orders &orders;
+  std::vector<int64_t> rows; ///< of each stream of the program
   std::vector<Experts> experts; ///< by absolute layer; empty: not known
   double rate = 1, bandwidth = 1, cacheBandwidth = 1;
-  Forecast result;
-  schedule::Orders orders;
   std::vector<std::pair<int64_t, int64_t>> iterations; ///< (index, count) of the repeats around a command
-  std::map<uint32_t, std::pair<int64_t, int64_t>> events; ///< stream and task of the last record
-  std::vector<std::vector<int64_t>> pending; ///< per stream what its next task waits for
-  std::vector<int64_t> open; ///< per stream the task that the next command joins, or -1
-  std::map<std::string, Forecast::Axis> axes;
+  std::map<uint32_t, std::pair<int64_t, int64_t>> events; ///< row and task of the last record
+  std::vector<std::vector<int64_t>> pending; ///< per row what its next task waits for
+  std::vector<int64_t> open; ///< per row the task that the next command joins, or -1
 };
+
+using Stages = std::deque<StageForecast>;
+
+/// All tasks of a collective begin when each of them could: the k-th on an axis in one stage is the k-th in the others.
+void meet(schedule::Problem &problem, const schedule::Orders &orders, const Stages &stages) {
+  std::vector<int64_t> previous(problem.tasks.size(), -1);
+  for (const std::vector<int64_t> &order : orders)
+    for (size_t i = 1; i < order.size(); ++i)
+      previous[order[i]] = order[i - 1];
+  std::map<std::pair<std::string, size_t>, std::vector<int64_t>> together; // by axis and number
+  for (const StageForecast &stage : stages)
+    for (const auto &[axis, tasks] : stage.shared)
+      for (auto [k, task] : llvm::enumerate(tasks))
+        together[{axis, k}].push_back(task);
+  for (const auto &[call, tasks] : together) {
+    std::vector<int64_t> before;
+    for (int64_t task : tasks) {
+      llvm::append_range(before, problem.tasks[task].after);
+      if (previous[task] >= 0)
+        before.push_back(previous[task]);
+    }
+    for (int64_t task : tasks)
+      problem.tasks[task].after = before;
+  }
+}
+
+/// What the stages have counted, each of one of its ranks.
+void sumUp(Forecast &result, const Stages &stages) {
+  auto count = static_cast<double>(stages.size());
+  std::map<std::string, Forecast::Axis> axes;
+  for (const StageForecast &stage : stages) {
+    result.stages.push_back({schedule::measureOn(result.problem, result.schedule, stage.host), stage.flops});
+    result.flops += stage.flops / count;
+    result.bytes += stage.bytes / count;
+    result.mostFlops += stage.mostFlops / count;
+    result.commands = std::max(result.commands, stage.commands);
+    for (const auto &[name, own] : stage.axes) {
+      Forecast::Axis &axis = axes[name];
+      axis.name = name;
+      axis.collectives = std::max(axis.collectives, own.collectives);
+      axis.bytes += own.bytes / count;
+      axis.seconds = std::max(axis.seconds, own.seconds);
+      axis.processor = std::max(axis.processor, own.processor);
+    }
+  }
+  for (auto &[name, axis] : axes)
+    result.axes.push_back(axis);
+}
 
 } // namespace
 
-Forecast plan::forecast(const Program &program, const std::string &entry, const Cluster &cluster) {
-  auto info = program.findEntry(entry);
-  return info ? Forecaster(program, cluster).run(*program.file().entries()->Get(info->index)) : Forecast{};
+std::optional<Forecast> plan::forecast(const Program &program, const std::vector<std::string> &entries,
+                                       const Cluster &cluster) {
+  Forecast result;
+  schedule::Orders orders;
+  Stages stages;
+  for (uint32_t stage = 0; stage < program.stages(); ++stage) {
+    StageForecast &own = stages.emplace_back(*program.stage(stage), cluster, result, orders);
+    for (const std::string &entry : entries)
+      own.run(entry);
+  }
+  meet(result.problem, orders, stages);
+  // A list that a stream walks in order has no circle; those of several may.
+  std::vector<int64_t> circle;
+  std::optional<schedule::Schedule> timed = schedule::simulate(result.problem, orders, &circle);
+  if (!timed) {
+    std::string names;
+    for (int64_t task : circle)
+      names += (names.empty() ? "" : ", ") + result.problem.tasks[task].name + " (" +
+               result.problem.streams[result.problem.tasks[task].stream] + ")";
+    printError(program.path() + ": stages wait for each other, each task for the next: " + names);
+    return std::nullopt;
+  }
+  result.schedule = std::move(*timed);
+  result.measures = schedule::measure(result.problem, result.schedule);
+  sumUp(result, stages);
+  return result;
 }
 
 double plan::tokensOf(const Program &program, const runtime::EntryInfo &entry) {
   // Rows of a batch are divided by dp, their tokens by sp; what is generated is on all ranks.
-  bool batch = llvm::is_contained({"train_step", "accumulate_step", "eval_step"}, llvm::StringRef(entry.name));
   double ranks = 1;
   for (const char *axis : {"dp", "sp"})
-    ranks *= batch ? program.mesh().size(axis).value_or(1) : 1;
+    ranks *= isOfBatches(entry.name) ? program.mesh().size(axis).value_or(1) : 1;
   return ranks * rankTokens(program, entry);
 }
 
-std::string plan::defaultEntry(const runtime::Program &program) {
-  for (const char *name : {"train_step", "accumulate_step", "eval_step"})
-    if (program.findEntry(name))
-      return name;
-  return program.entries().empty() ? "" : program.entries().front().name;
+std::vector<std::string> plan::defaultEntries(const runtime::Program &program) {
+  for (const char *name : {"train_step", "accumulate_step", "eval_step"}) {
+    if (!program.findEntry(name))
+      continue;
+    bool isStep = llvm::StringRef(name) == "accumulate_step" && program.findEntry("update_step") &&
+                  program.metadata("train.accumulation_steps") == "1";
+    return isStep ? std::vector<std::string>{name, "update_step"} : std::vector<std::string>{name};
+  }
+  if (program.entries().empty())
+    return {};
+  return {program.entries().front().name};
 }
 
 static std::shared_ptr<const runtime::Program> parsed(const std::vector<uint8_t> &file) {
@@ -300,8 +426,11 @@ static std::shared_ptr<const runtime::Program> parsed(const std::vector<uint8_t>
 }
 
 static std::optional<double> secondsOf(const runtime::Program &program, const plan::Cluster &cluster) {
-  std::string entry = plan::defaultEntry(program);
-  return entry.empty() ? 0 : plan::forecast(program, entry, cluster).measures.makespan;
+  std::vector<std::string> entries = plan::defaultEntries(program);
+  if (entries.empty())
+    return 0;
+  std::optional<plan::Forecast> forecast = plan::forecast(program, entries, cluster);
+  return forecast ? std::optional(forecast->measures.makespan) : std::nullopt;
 }
 
 std::optional<double> plan::secondsOn(const std::vector<uint8_t> &file, const Cluster &cluster) {

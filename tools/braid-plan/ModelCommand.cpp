@@ -18,11 +18,15 @@
 #include "llvm/Support/FileSystem.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <limits>
 #include <numeric>
+#include <set>
 
 using namespace braid;
+using plan::numberOf;
 using runtime::Program;
 using Json = nlohmann::ordered_json;
 
@@ -110,11 +114,6 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
   return nullptr;
 }
 
-double number(const Program &program, std::string_view key) {
-  auto text = program.metadata(key);
-  return text ? std::strtod(std::string(*text).c_str(), nullptr) : 0;
-}
-
 /// What layers keep for their backward; absent: the entry does not train, or the program does not say.
 struct Activations {
   uint64_t kept, all; ///< bytes of a rank; all: with nothing computed again
@@ -123,14 +122,14 @@ struct Activations {
 std::optional<Activations> activationsOf(const Program &program, const std::string &entry) {
   if (runtime::keptWith(entry) != runtime::trains || !program.metadata("activations.kept_bytes"))
     return std::nullopt;
-  return Activations{static_cast<uint64_t>(number(program, "activations.kept_bytes")),
-                     static_cast<uint64_t>(number(program, "activations.all_bytes")),
-                     static_cast<int64_t>(number(program, "activations.recomputed_percent"))};
+  return Activations{static_cast<uint64_t>(numberOf(program, "activations.kept_bytes")),
+                     static_cast<uint64_t>(numberOf(program, "activations.all_bytes")),
+                     static_cast<int64_t>(numberOf(program, "activations.recomputed_percent"))};
 }
 
-/// Bytes of a rank that runs the entry (to train: no caches; to generate: no moments), and why they do not fit.
+/// Bytes of a rank of a stage that runs the entry (to train: no caches; to generate: no moments), and why they do not fit.
 struct Memory {
-  Memory(const Program &program, const std::string &entry) : program(program) {
+  Memory(const Program &program, const std::string &entry) : program(program), entry(entry) {
     std::vector<uint64_t> needed = program.arenaBytes(runtime::keptWith(entry));
     for (size_t i = 0; i < needed.size(); ++i) {
       total += needed[i];
@@ -146,8 +145,11 @@ struct Memory {
     auto size = [&](const char *axis) { return program.mesh().size(axis).value_or(1); };
     std::string fewer = size("dp") < program.mesh().worldSize() ? "a smaller --seq-len or a larger dp"
                                                                 : "a smaller --seq-len or more ranks";
-    if (hasSeveralRows())
+    double parts = std::max(numberOf(program, "train.micro_batches"), 1.0), rows = rowsOfBatch();
+    if (rows > 1)
       fewer = "a smaller --batch, " + fewer;
+    if (size("pp") > 1 && rows > parts)
+      fewer = fmt::format("more --micro-batches than {:.0f}, {}", parts, fewer);
     // A budget that is met keeps no more than it allows; one that is not has everything computed again.
     if (name == "saved" && (asked.recompute == "all" || asked.activationBudget))
       return fmt::format("what layers begin with and, with experts on ep = {} ranks, room for all rows that these may "
@@ -156,13 +158,19 @@ struct Memory {
                          size("ep"), fewer);
     if (name == "saved")
       return "activations kept for the backward: --recompute=all or an --activation-budget, " + fewer;
-    if (name == "parameters" || name == "optimizer" || name == "gradients")
-      return fmt::format("weights: experts are divided by ep = {} and etp = {}, heads and widths by tp = {}, optimizer "
-                         "states by all {} ranks; {}{}",
-                         size("ep"), size("etp"), size("tp"), program.mesh().worldSize(),
-                         size("ep") * size("etp") < program.mesh().worldSize() ? "a larger ep, etp or tp, or more ranks"
-                                                                               : "more ranks",
-                         name == "gradients" ? ", or --gradient-dtype=bf16" : "");
+    if (name == "parameters" || name == "optimizer" || name == "gradients") {
+      uint32_t sharers = program.mesh().worldSize() / size("pp");
+      // Of what generates there are no stages.
+      std::string stages = runtime::generates(entry) ? "" : "pp, ";
+      return fmt::format(
+          "weights: layers are divided by pp = {}, experts by ep = {} and etp = {}, heads and widths by tp "
+          "= {}, optimizer states by all {} ranks of a stage; {}{}",
+          size("pp"), size("ep"), size("etp"), size("tp"), sharers,
+          size("ep") * size("etp") < sharers ? "a larger " + stages + "ep, etp or tp, or more ranks"
+          : stages.empty()                   ? "more ranks"
+                                             : "a larger pp, or more ranks",
+          name == "gradients" && parts == 1 ? ", or --gradient-dtype=bf16" : "");
+    }
     return "values of one layer and rows that travel: " + fewer;
   }
 
@@ -194,16 +202,31 @@ struct Memory {
         names.size() == 1 ? "" : fmt::format(" and {} others", names.size() - 1));
   }
 
-  /// Of the batch on a rank.
-  bool hasSeveralRows() const {
-    auto step = program.findEntry("train_step");
-    if (!step)
-      return true;
-    auto tokens = runtime::entryInput(program, *step, "tokens");
-    return !tokens.ok() || (*tokens)->shape.empty() || (*tokens)->shape[0] > 1;
+  /// Of the batch on a rank; infinite where it is not known.
+  double rowsOfBatch() const {
+    auto first = program.stage(0);
+    for (const char *name : {"train_step", "accumulate_step"})
+      if (auto step = first->findEntry(name))
+        if (auto tokens = runtime::entryInput(*first, *step, "tokens"); tokens.ok() && !(*tokens)->shape.empty())
+          return static_cast<double>((*tokens)->shape[0]);
+    return std::numeric_limits<double>::infinity();
+  }
+
+  /// Whose parameters it has.
+  std::set<int32_t> layers() const {
+    std::set<int32_t> all;
+    for (const runtime::TensorInfo &tensor : program.tensors())
+      for (size_t i = 0; i < tensor.layerCount() && tensor.role == runtime::Role::parameter; ++i) {
+        std::string whole = tensor.layerName(i);
+        llvm::StringRef name = whole;
+        if (int32_t layer; name.consume_front("layers.") && !name.consumeInteger(10, layer))
+          all.insert(layer);
+      }
+    return all;
   }
 
   const Program &program;
+  std::string entry;
   uint64_t total = 0;
   struct Arena {
     std::string name;
@@ -212,15 +235,48 @@ struct Memory {
   std::vector<Arena> arenas; ///< largest first
 };
 
-Json toJson(const Program &program, const Memory &memory, const plan::Cluster *cluster, const CompileOptions &asked,
-            const std::string &entry, const plan::Forecast *forecast, double tokens) {
+/// What is planned. Of stages `memory` is that of the one that needs most: which fits if it does.
+struct Plan {
+  const Program &program;
+  const std::vector<Memory> &stages;
+  const Memory &memory;
+  const CompileOptions &asked;
+  const std::vector<std::string> &entries; ///< of the step
+  double tokens; ///< of the step, of all ranks
+  const plan::Cluster *cluster; ///< null: none
+  const plan::Forecast *forecast; ///< null: without a cluster
+
+  bool hasUpdate() const { return entries.front() == "train_step" || entries.back() == "update_step"; }
+};
+
+/// Of a pipeline, what each rank along pp has to do.
+Json stagesOf(const Plan &plan) {
+  Json stages = Json::array();
+  for (const auto &[index, memory] : llvm::enumerate(plan.stages)) {
+    Json stage = {{"stage", index}, {"layers", memory.layers()}, {"bytes_per_rank", memory.total}};
+    if (plan.forecast) {
+      stage["compute_busy"] = plan.forecast->stages[index].measures.computeBusy;
+      stage["flops"] = plan.forecast->stages[index].flops;
+    }
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+Json toJson(const Plan &plan) {
+  const auto &[program, stages, memory, asked, entries, tokens, cluster, forecast] = plan;
+  const std::string &entry = entries.front();
   Json arenas = Json::array();
   for (const Memory::Arena &arena : memory.arenas)
     arenas.push_back({{"name", arena.name}, {"bytes", arena.bytes}});
   Json json = {{"model", program.name()},
-               {"parameters", static_cast<int64_t>(number(program, "parameter_count"))},
+               {"parameters", static_cast<int64_t>(numberOf(program, "parameter_count"))},
                {"ranks", program.mesh().worldSize()},
                {"memory", {{"bytes_per_rank", memory.total}, {"arenas", std::move(arenas)}}}};
+  if (stages.size() > 1) {
+    json["memory"]["stage"] = memory.program.ownStage();
+    json["stages"] = stagesOf(plan);
+  }
   if (std::optional<Activations> activations = activationsOf(program, entry))
     json["memory"]["activations"] = {{"kept_bytes", activations->kept},
                                      {"all_bytes", activations->all},
@@ -250,6 +306,7 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
                     {"time", axis.seconds},
                     {"processor", axis.processor}});
   json["step"] = {{"entry", entry},
+                  {"update", plan.hasUpdate()},
                   {"time", forecast->measures.makespan},
                   {"compute_busy", forecast->measures.computeBusy},
                   {"exposed_comm", forecast->measures.exposedComm},
@@ -267,7 +324,7 @@ Json toJson(const Program &program, const Memory &memory, const plan::Cluster *c
 
 /// Of a training step: ": batch 8 of 2048 tokens", as asked or rounded up to the ranks.
 std::string batchText(const Program &program, double tokens) {
-  double batch = number(program, "batch"), length = number(program, "seq_len");
+  double batch = numberOf(program, "batch"), length = numberOf(program, "seq_len");
   return batch * length == tokens ? fmt::format(": batch {:.0f} of {:.0f} tokens", batch, length) : "";
 }
 
@@ -277,19 +334,53 @@ std::string seconds(double value) {
                       : fmt::format("{:.3g} s", value);
 }
 
-void printText(const Program &program, const Memory &memory, const plan::Cluster *cluster, const CompileOptions &asked,
-               const std::string &entry, const plan::Forecast *forecast, double tokens) {
-  double parameters = number(program, "parameter_count");
+/// "0-3 (4)", "5 (1)"; "none".
+std::string layersText(const std::set<int32_t> &layers) {
+  if (layers.empty())
+    return "none";
+  std::string text = std::to_string(*layers.begin());
+  if (layers.size() > 1)
+    text += "-" + std::to_string(*layers.rbegin()); // a stage's follow each other
+  return fmt::format("{} ({})", text, layers.size());
+}
+
+/// A line for each, and which one the others wait for.
+void printStages(const Plan &plan) {
+  double most = 0, sum = 0;
+  size_t longest = 0;
+  for (const auto &[index, memory] : llvm::enumerate(plan.stages)) {
+    fmt::print("  {:<12} {:>12} per rank, layers {}", fmt::format("stage {}", index),
+               runtime::formatBytes(memory.total), layersText(memory.layers()));
+    if (plan.forecast) {
+      const schedule::Measures &own = plan.forecast->stages[index].measures;
+      fmt::print(", compute busy {} ({:.1f} %)", seconds(own.computeBusy),
+                 own.makespan > 0 ? 100 * own.computeBusy / own.makespan : 0);
+      sum += own.computeBusy;
+      if (own.computeBusy > most)
+        most = own.computeBusy, longest = index;
+    }
+    fmt::print("\n");
+  }
+  if (double mean = sum / static_cast<double>(plan.stages.size()); most > 1.1 * mean)
+    fmt::print("  stage {} computes {:.2f} times as long as the mean: --stage-layers shares layers out otherwise\n",
+               longest, most / mean);
+}
+
+void printText(const Plan &plan) {
+  const auto &[program, stages, memory, asked, entries, tokens, cluster, forecast] = plan;
+  const std::string &entry = entries.front();
+  double parameters = numberOf(program, "parameter_count");
   fmt::print("model          {}, {:.4g} {} parameters\n", program.name(), parameters / (parameters < 1e9 ? 1e6 : 1e9),
              parameters < 1e9 ? "million" : "billion");
   std::string mesh;
   for (const auto *view : {&program.mesh().dense, &program.mesh().expert})
     for (const runtime::AxisInfo &axis : *view)
-      if (axis.size > 1)
+      if (axis.size > 1 && (view == &program.mesh().dense || axis.name != runtime::stageAxis)) // both views have it
         mesh += fmt::format("{}{}={}", mesh.empty() ? "" : " ", axis.name, axis.size);
   fmt::print("mesh           {} rank{}{}{}\n", program.mesh().worldSize(), program.mesh().worldSize() == 1 ? "" : "s",
              mesh.empty() ? "" : ": ", mesh);
-  fmt::print("memory         {} per rank", runtime::formatBytes(memory.total));
+  fmt::print("memory         {} per rank{}", runtime::formatBytes(memory.total),
+             stages.size() == 1 ? "" : fmt::format(" of stage {}, which needs most", memory.program.ownStage()));
   if (cluster) {
     double share = static_cast<double>(memory.total) / cluster->device.memory;
     std::string room = runtime::formatBytes(static_cast<uint64_t>(cluster->device.memory));
@@ -310,6 +401,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
     fmt::print("  {}\n", *states);
   if (cluster && static_cast<double>(memory.total) > cluster->device.memory)
     fmt::print("  most of it is {}\n", memory.advice(asked));
+  if (stages.size() > 1 && !cluster)
+    printStages(plan);
   if (!cluster) {
     fmt::print("times          need devices and links: --cluster models/clusters/8x-h200.json\n");
     return;
@@ -317,7 +410,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
   const schedule::Measures &measures = forecast->measures;
   fmt::print("cluster        {}: {} node{} of {} {}\n", cluster->name, cluster->nodes, cluster->nodes == 1 ? "" : "s",
              cluster->ranksPerNode, cluster->device.name);
-  fmt::print("{:<14} {} predicted", entry, seconds(measures.makespan));
+  fmt::print("{:<14} {} predicted{}", entry, seconds(measures.makespan),
+             entries.size() == 1 ? "" : " with " + entries.back());
   if (tokens > 0 && measures.makespan > 0)
     fmt::print(", {:.4g} tokens/s of all ranks ({:.0f} a step{}), {:.1f} % of the device's FLOPs",
                tokens / measures.makespan, tokens, batchText(program, tokens),
@@ -328,6 +422,8 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
   for (const plan::Forecast::Axis &axis : forecast->axes)
     fmt::print("  {:<12} {:>12} in {} collectives, {} sent per rank\n", "on " + axis.name, seconds(axis.seconds),
                axis.collectives, runtime::formatBytes(static_cast<uint64_t>(axis.bytes)));
+  if (stages.size() > 1)
+    printStages(plan);
   if (forecast->balanced)
     fmt::print("  routing is taken to give every expert as many rows: {:.4g} FLOPs of a rank, of {:.4g} with the most "
                "rows that "
@@ -337,7 +433,7 @@ void printText(const Program &program, const Memory &memory, const plan::Cluster
     fmt::print(
         "  caches are taken to be empty: keys and values of up to context_len = {:.0f} tokens before, which attention "
         "reads too, count neither as FLOPs nor as bytes\n",
-        number(program, "context_len"));
+        numberOf(program, "context_len"));
   if (asked.machine && program.metadata("pipeline").value_or("none") != "none")
     fmt::print("  orders are those that are best on this cluster, or on the model's schedule.machine; braid-compile "
                "knows the cluster by that key (braid-tune)\n");
@@ -373,24 +469,38 @@ int run(Options options) {
     return plan::fail(input + ": its mesh has " + llvm::Twine(program->mesh().worldSize()) + " ranks, but " +
                       options.cluster + " has " + llvm::Twine(cluster->ranks()) +
                       " (nodes times ranks_per_node); valid: a --mesh of at most as many");
-  std::string entry = options.entry.empty() ? plan::defaultEntry(*program) : options.entry;
-  if (!program->findEntry(entry))
-    return plan::fail(input + ": no entry @" + entry + "; it has: " + runtime::entryNames(*program));
-  Memory memory(*program, entry);
-  double tokens = plan::tokensOf(*program, *program->findEntry(entry));
+  std::vector<std::string> entries = {options.entry};
+  if (options.entry.empty())
+    entries = plan::defaultEntries(*program);
+  if (entries.empty() || !program->findEntry(entries.front()))
+    return plan::fail(input + ": no entry @" + (entries.empty() ? "" : entries.front()) +
+                      "; it has: " + runtime::entryNames(*program));
+  std::vector<Memory> stages;
+  for (uint32_t stage = 0; stage < program->stages(); ++stage)
+    stages.emplace_back(*program->stage(stage), entries.front());
   std::optional<plan::Forecast> forecast;
   if (cluster) {
-    forecast = plan::forecast(*program, entry, *cluster);
-    if (int code = options.pictures.write(forecast->problem, forecast->schedule, program->name() + ", " + entry, 1, "s",
-                                          program->mesh().worldSize()))
+    forecast = plan::forecast(*program, entries, *cluster);
+    if (!forecast)
+      return 1;
+    // Ranks of stages do not all do the same, as whoever reads a trace of ranks may take them to.
+    if (int code = options.pictures.write(forecast->problem, forecast->schedule,
+                                          fmt::format("{}, {}", program->name(), fmt::join(entries, " and ")), 1, "s",
+                                          stages.size() == 1 ? program->mesh().worldSize() : 0))
       return code;
   }
-  const plan::Cluster *where = cluster ? &*cluster : nullptr;
-  const plan::Forecast *times = forecast ? &*forecast : nullptr;
+  Plan plan = {*program,
+               stages,
+               *llvm::max_element(stages, [](const Memory &a, const Memory &b) { return a.total < b.total; }),
+               options.job.options,
+               entries,
+               plan::tokensOf(*program, *program->findEntry(entries.front())),
+               cluster ? &*cluster : nullptr,
+               forecast ? &*forecast : nullptr};
   if (options.json)
-    fmt::print("{}\n", toJson(*program, memory, where, options.job.options, entry, times, tokens).dump(1));
+    fmt::print("{}\n", toJson(plan).dump(1));
   else
-    printText(*program, memory, where, options.job.options, entry, times, tokens);
+    printText(plan);
   return 0;
 }
 
@@ -404,7 +514,7 @@ plan::Action plan::addModel(CLI::App &app) {
   app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
   app.add_option("--entry", options->entry,
                  "the function that is timed, and that memory is for: prefill and decode need no moments, training no "
-                 "caches (default train_step)")
+                 "caches (default train_step, or accumulate_step and the update_step behind it)")
       ->type_name("NAME");
   auto ofDescription = [&](CLI::Option *option) {
     options->ofDescription.push_back(option);
@@ -429,6 +539,8 @@ plan::Action plan::addModel(CLI::App &app) {
       ->type_name("NAME");
   integerIn(ofDescription(app.add_option("--accumulation-steps", compile.accumulationSteps, asCompile())), 1,
             maxAccumulationSteps);
+  integerIn(ofDescription(app.add_option("--micro-batches", compile.microBatches, asCompile())), 1, maxMicroBatches);
+  ofDescription(app.add_option("--stage-layers", compile.stageLayers, asCompile()))->type_name("N,..");
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--decode-batch", compile.decodeBatch, asCompile())), 1, maxDecodeBatch);

@@ -73,10 +73,11 @@ bool tune::predict(const CompileJob &job, Candidate &candidate, const plan::Clus
   auto program = Program::parse({begin, begin + bytes->size()}, job.input);
   if (!program.ok())
     return printError(program.status().message()), false;
-  const char *entry = (*program)->findEntry("train_step") ? "train_step" : "accumulate_step";
-  plan::Forecast forecast = plan::forecast(**program, entry, cluster);
-  candidate.predicted = forecast.measures.makespan;
-  candidate.tasks = hashOf(forecast.problem);
+  std::optional<plan::Forecast> forecast = plan::forecast(**program, plan::defaultEntries(**program), cluster);
+  if (!forecast)
+    return false;
+  candidate.predicted = forecast->measures.makespan;
+  candidate.tasks = hashOf(forecast->problem);
   return true;
 }
 

@@ -78,6 +78,8 @@ static std::vector<std::string> changesByFlags(const Json &model, const CompileO
   };
   compare("/dtype", options.dtype, defaults.dtype);
   compare("/train/accumulation_steps", options.accumulationSteps, defaults.train.accumulationSteps);
+  compare("/train/micro_batches", options.microBatches, Json());
+  compare("/schedule/stage_layers", options.stageLayers, Json());
   compare("/train/gradient_dtype", options.gradientDtype, defaults.train.gradientDtype);
   compare("/schedule/recompute", options.recompute, "none");
   compare("/schedule/activation_budget", options.activationBudget, Json());
