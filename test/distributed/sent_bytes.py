@@ -1,6 +1,6 @@
 """Bytes that ranks hand to each other in a training step: exactly those that braid-plan predicts, per axis, on every mesh.
 
-The ranks count what they send (`sent_bytes` of a trace), headers and packets apart. Rows of experts follow the routes, which nobody knows before: axes of the
+The ranks count what they send (`sent_bytes` of a trace), headers and packets apart; of stages of a pipeline each sends something else, in two entries. Rows of experts follow the routes, which nobody knows before: axes of the
 expert view that carry them are left out where experts lie on several ranks.
 Usage: sent_bytes.py MODEL.json [mpirun] MESH..: meshes like dp=2,sp=2, with ":ring" behind them an algorithm; needs braid-compile, braid-plan and braid-run in PATH.
 """
@@ -21,6 +21,9 @@ def run(*command):
     return done.stdout
 
 
+STEP = ("train_step", "accumulate_step", "update_step")
+
+
 def sent(path):
     """{axis: bytes that all ranks sent over it in the traced step}; processes write a file each, threads one."""
     total = collections.Counter()
@@ -28,7 +31,7 @@ def sent(path):
         events = json.loads(file.read_text())["traceEvents"]
         streams = {(e["pid"], e["tid"]): e["args"]["name"].rsplit(" ", 1)[-1] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
         for e in events:
-            if e["ph"] == "X" and e["cat"] == "collective" and e["args"]["entry"] == "train_step":
+            if e["ph"] == "X" and e["cat"] == "collective" and e["args"]["entry"] in STEP:
                 total[streams[e["pid"], e["tid"]]] += e["args"]["sent_bytes"]
     return total
 
