@@ -159,16 +159,18 @@ struct Memory {
     if (name == "saved")
       return "activations kept for the backward: --recompute=all or an --activation-budget, " + fewer;
     if (name == "parameters" || name == "optimizer" || name == "gradients") {
-      uint32_t sharers = program.mesh().worldSize() / size("pp");
-      // Of what generates there are no stages.
-      std::string stages = runtime::generates(entry) ? "" : "pp, ";
+      uint32_t world = program.mesh().worldSize(), sharers = world / size("pp");
+      // Of what generates there are no stages, and none is without a layer.
+      bool mayCut = !runtime::generates(entry) && layers().size() > 1;
+      std::string larger = mayCut ? "pp" : "";
+      if (size("ep") * size("etp") < sharers)
+        larger += mayCut ? ", ep, etp or tp" : "ep, etp or tp";
       return fmt::format(
-          "weights: layers are divided by pp = {}, experts by ep = {} and etp = {}, heads and widths by tp "
-          "= {}, optimizer states by all {} ranks of a stage; {}{}",
-          size("pp"), size("ep"), size("etp"), size("tp"), sharers,
-          size("ep") * size("etp") < sharers ? "a larger " + stages + "ep, etp or tp, or more ranks"
-          : stages.empty()                   ? "more ranks"
-                                             : "a larger pp, or more ranks",
+          "weights: layers are divided by pp = {}, experts by ep = {} and etp = {}, heads and widths by tp = {}, "
+          "optimizer states by {}; {}more ranks{}",
+          size("pp"), size("ep"), size("etp"), size("tp"),
+          size("pp") > 1 ? fmt::format("the ranks of a stage, {}", sharers) : fmt::format("all {} ranks", world),
+          larger.empty() ? "" : "a larger " + larger + ", or ",
           name == "gradients" && parts == 1 ? ", or --gradient-dtype=bf16" : "");
     }
     return "values of one layer and rows that travel: " + fewer;
