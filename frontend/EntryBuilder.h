@@ -17,7 +17,8 @@ public:
                std::optional<int64_t> stage = std::nullopt);
 
   /// What the host gives; `dims` say what its dimensions count.
-  mlir::Value input(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Dim> dims = {}, llvm::StringRef role = "input");
+  mlir::Value input(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Dim> dims = {},
+                    llvm::StringRef role = "input");
   /// A parameter or cache as an argument; returns its value.
   mlir::Value argument(const ModelTensor &tensor, llvm::StringRef role);
   /// What the host reads.

@@ -84,8 +84,8 @@ LayerTable ModelBuilder::layersFor(EntryShape entry, const std::vector<LayerGrou
       // Without a backward there is nothing to compute again.
       bool recompute = run.recompute && !entry.cached;
       int64_t overlapDegree = entry.cached ? 0 : run.overlapDegree;
-      auto [layer, first] = built.try_emplace(
-          {entry.batch, entry.tokens, entry.cached, run.mixers, run.ffn, recompute, overlapDegree});
+      auto [layer, first] =
+          built.try_emplace({entry.batch, entry.tokens, entry.cached, run.mixers, run.ffn, recompute, overlapDegree});
       if (first)
         layer->second = buildLayer(spec, *module, entry, run.mixers, run.ffn, {recompute, overlapDegree});
       layers.push_back(layer->second);
@@ -130,8 +130,11 @@ void ModelBuilder::collectStages() {
   else
     begins.push_back(spec.numLayers);
   for (int64_t s = 0; s < count; ++s) {
-    Stage &stage = stages.emplace_back(Stage{count > 1 ? std::optional(s) : std::nullopt, s == 0, s + 1 == count,
-                                             planLayers(spec, begins[s], begins[s + 1]), {}});
+    Stage &stage = stages.emplace_back(Stage{count > 1 ? std::optional(s) : std::nullopt,
+                                             s == 0,
+                                             s + 1 == count,
+                                             planLayers(spec, begins[s], begins[s + 1]),
+                                             {}});
     stage.expertLayersBefore = expertLayers;
     collectParameters(stage);
   }
@@ -216,8 +219,8 @@ Value ModelBuilder::finalNorm(EntryBuilder &entry, const Stage &stage, ArrayRef<
 Value ModelBuilder::logits(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x) {
   auto shape = cast<RankedTensorType>(x.getType()).getShape();
   Type type = entry.wide({shape[0], shape[1], spec.vocabSize});
-  return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, stage, all, x), head(all),
-                          spec.tieEmbeddings)
+  return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, stage, all, x),
+                          head(all), spec.tieEmbeddings)
       .getResult(0);
 }
 
@@ -299,7 +302,11 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
   LayerTable layers = layersFor(shape, stage.plan);
   // Gradients of micro-batches add up, as those of batches do.
   bool accumulates = training && (spec.train.accumulationSteps > 1 || spec.train.microBatches > 0);
-  EntryBuilder entry(spec, *module, accumulates ? "accumulate_step" : training ? "train_step" : "eval_step", stage.number);
+  EntryBuilder entry(spec, *module,
+                     accumulates ? "accumulate_step"
+                     : training  ? "train_step"
+                                 : "eval_step",
+                     stage.number);
   OpBuilder &builder = entry.builder;
   StageWeights all = parameters(entry, stage);
   Dim rows(B, "batch"), row(T, "sequence");

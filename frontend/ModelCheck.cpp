@@ -379,9 +379,10 @@ void Checker::train() {
     report("train.gradient_dtype",
            formatv("bf16 loses what {0} micro_batches add up; valid: f32, or micro_batches 1", t.microBatches).str());
   if (t.microBatches > 1 && t.batch % t.microBatches)
-    report("train.micro_batches", formatv("{0} parts do not divide the {1} rows of train.batch; valid: a divisor of {1}",
-                                          t.microBatches, t.batch)
-                                      .str());
+    report(
+        "train.micro_batches",
+        formatv("{0} parts do not divide the {1} rows of train.batch; valid: a divisor of {1}", t.microBatches, t.batch)
+            .str());
   if (t.gradientDtype == "bf16" && spec.dtype != "bf16")
     report("train.gradient_dtype",
            formatv("\"bf16\" with dtype \"{0}\": only gradients of bf16 weights can be; valid: \"f32\"", spec.dtype)
@@ -427,19 +428,21 @@ void Checker::schedule() {
                                                         spec.numLayers, spec.numLayers - 1)
                                                     .str());
   if (int64_t most = std::min(spec.numLayers, maxStages); s.stages > most)
-    return report("num_layers", formatv("{0} layers cannot be shared out among {1} stages (pp={1} in --mesh); valid: pp of "
-                                        "at most {2}",
-                                        spec.numLayers, s.stages, most)
-                                    .str());
+    return report("num_layers",
+                  formatv("{0} layers cannot be shared out among {1} stages (pp={1} in --mesh); valid: pp of "
+                          "at most {2}",
+                          spec.numLayers, s.stages, most)
+                      .str());
   // Without stages nothing is shared out: a description may say how it would be.
   if (int64_t sum = std::accumulate(s.stageLayers.begin(), s.stageLayers.end(), int64_t(0));
       s.stages > 1 && !s.stageLayers.empty() &&
       (static_cast<int64_t>(s.stageLayers.size()) != s.stages || sum != spec.numLayers))
-    return report("schedule.stage_layers",
-                  formatv("{0} numbers with the sum {1}; valid: one for each of {2} stages (pp={2} in --mesh), with the sum "
-                          "{3}, the model's layers",
-                          s.stageLayers.size(), sum, s.stages, spec.numLayers)
-                      .str());
+    return report(
+        "schedule.stage_layers",
+        formatv("{0} numbers with the sum {1}; valid: one for each of {2} stages (pp={2} in --mesh), with the sum "
+                "{3}, the model's layers",
+                s.stageLayers.size(), sum, s.stages, spec.numLayers)
+            .str());
   if (s.pipeline == "none" && s.overlapDegree == 1 && s.slices())
     report("schedule.overlap_degrees",
            "slices with pipeline \"none\", which orders none; valid: with another pipeline");

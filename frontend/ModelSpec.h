@@ -251,7 +251,8 @@ struct InitSpec {
 struct TrainSpec {
   int64_t batch = 8, seqLen = 256;
   int64_t accumulationSteps = 1; ///< batches whose gradients make one update
-  int64_t microBatches = 0; ///< parts of a batch's rows that go through the stages one after the other; 0: the mesh decides
+  int64_t microBatches =
+      0; ///< parts of a batch's rows that go through the stages one after the other; 0: the mesh decides
   double learningRate = 1e-3, minLearningRate = 1e-4;
   int64_t warmupSteps = 100, steps = 1000;
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1, clipNorm = 1.0;
@@ -278,7 +279,8 @@ struct ScheduleSpec {
   std::string slicing = "uniform"; ///< a name of schedule/Slicing.h
   int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
   std::optional<MachineSpec> machine; ///< absent: the compiler assumes one
-  std::vector<int64_t> stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by their weights
+  std::vector<int64_t>
+      stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by their weights
   int64_t stages = 1; ///< of the mesh; no key
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }

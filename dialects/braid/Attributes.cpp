@@ -227,8 +227,9 @@ static LogicalResult verifyValue(const Attributed &of, Type type, DictionaryAttr
     if (!role || !llvm::is_contained({"parameter", "moment", "gradient", "input", "output", "cache", kStageInput.data(),
                                       kStageOutput.data(), kStageCotangent.data()},
                                      role.getValue()))
-      return of.mustBe("parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output or "
-                       "stage_cotangent");
+      return of.mustBe(
+          "parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output or "
+          "stage_cotangent");
     return success();
   }
   if (name == attrs::alias) {

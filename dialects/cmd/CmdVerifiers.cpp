@@ -181,9 +181,7 @@ LogicalResult CollectiveOp::verify() {
   int64_t send = getSend().getBytes(), recv = getRecv().getBytes();
   bool fits = true;
   switch (getKind()) {
-  case CollectiveKind::all_reduce:
-    fits = send == recv;
-    break;
+  case CollectiveKind::all_reduce: fits = send == recv; break;
   case CollectiveKind::shift: // between two stages one way may be all
     fits = send == recv || (!getCyclic() && getAxis().starts_with("pp[") && (send == 0 || recv == 0));
     break;

@@ -310,7 +310,8 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
     unsigned i = argument.getArgNumber();
     auto role = function.getArgAttrOfType<StringAttr>(i, attrs::role);
     auto trained = function.getArgAttrOfType<BoolAttr>(i, attrs::trained);
-    if (role && ((role.getValue() == "parameter" && (!trained || trained.getValue())) || role.getValue() == kStageInput))
+    if (role &&
+        ((role.getValue() == "parameter" && (!trained || trained.getValue())) || role.getValue() == kStageInput))
       activity.mark(argument);
   }
   activity.analyze(function.getBody().front());

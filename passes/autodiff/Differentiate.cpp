@@ -203,8 +203,7 @@ LogicalResult DifferentiatePass::differentiate(func::FuncOp function, GradientSt
   if (failed(gradient.run()))
     return failure();
   for (BlockArgument input : stageInputs)
-    entry.result(gradient.cotangentOrZero(input),
-                 cotangentAttrs(entry, function.getArgAttrDict(input.getArgNumber())));
+    entry.result(gradient.cotangentOrZero(input), cotangentAttrs(entry, function.getArgAttrDict(input.getArgNumber())));
   for (Parameter &parameter : parameters.trained) {
     parameter.gradient = gradient.cotangent(parameter.value);
     if (!parameter.gradient)

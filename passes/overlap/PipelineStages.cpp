@@ -144,17 +144,19 @@ private:
       else if (role == "output" || (role == "gradient" && function.getResultAttr(i, attrs::alias)))
         continue;
       else
-        return function.emitOpError() << "has a result '" << name << "' of role \"" << role
-                                      << "\", which micro-batches cannot share; valid: outputs, which are added up, and "
-                                         "gradients in the place of those that it is given";
+        return function.emitOpError()
+               << "has a result '" << name << "' of role \"" << role
+               << "\", which micro-batches cannot share; valid: outputs, which are added up, and "
+                  "gradients in the place of those that it is given";
     }
     for (const Boundary &known : boundaries)
       if (bool(known.input) == (at.stage == 0) || bool(known.output) == (at.stage + 1 == at.stages))
-        return function.emitOpError()
-               << "is stage " << at.stage << " of " << at.stages << " (axis pp), but its '" << known.name << "' "
-               << (known.input ? known.output ? "comes from a stage before it and goes to one behind it"
-                                              : "comes from a stage before it and goes to none"
-                               : "comes from no stage before it");
+        return function.emitOpError() << "is stage " << at.stage << " of " << at.stages << " (axis pp), but its '"
+                                      << known.name << "' "
+                                      << (known.input ? known.output
+                                                            ? "comes from a stage before it and goes to one behind it"
+                                                            : "comes from a stage before it and goes to none"
+                                                      : "comes from no stage before it");
     return success();
   }
 
@@ -249,9 +251,11 @@ private:
       if (argument.kind != Kind::rows && argument.kind != Kind::number)
         continue;
       auto type = cast<RankedTensorType>(old.getType());
-      map.map(old, parts == 1 ? argument.whole
-                              : SliceOp::create(builder, old.getLoc(), type, argument.whole, 0, m * type.getDimSize(0))
-                                    .getResult());
+      map.map(
+          old,
+          parts == 1
+              ? argument.whole
+              : SliceOp::create(builder, old.getLoc(), type, argument.whole, 0, m * type.getDimSize(0)).getResult());
     }
     return map;
   }
@@ -382,15 +386,13 @@ void shareGradient(AdamwOp update, StagePlace at, ArrayRef<int64_t> owners) {
   Value own = update.getGradient();
   OpBuilder builder(update.getContext());
   builder.setInsertionPointAfterValue(own);
-  CommStartOp start =
-      startExchange(builder, "stage.gradient", at, first ? owners[1] : owners[0], own, own.getType());
+  CommStartOp start = startExchange(builder, "stage.gradient", at, first ? owners[1] : owners[0], own, own.getType());
   Value other = await(builder, start);
-  auto sum = AddOp::create(builder, own.getLoc(), own.getType(),
-                           first ? ValueRange{own, other} : ValueRange{other, own});
+  auto sum =
+      AddOp::create(builder, own.getLoc(), own.getType(), first ? ValueRange{own, other} : ValueRange{other, own});
   // The norm counts it once.
-  own.replaceUsesWithIf(sum, [&](OpOperand &use) {
-    return use.getOwner() == update || (first && isa<SumSquaresOp>(use.getOwner()));
-  });
+  own.replaceUsesWithIf(
+      sum, [&](OpOperand &use) { return use.getOwner() == update || (first && isa<SumSquaresOp>(use.getOwner())); });
   if (first)
     return;
   for (Operation *user : llvm::make_early_inc_range(own.getUsers())) {

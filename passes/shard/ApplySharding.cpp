@@ -341,7 +341,8 @@ public:
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
     Sharder sharder(getOperation(), *mesh, sliced, algorithm);
     for (func::FuncOp entry : entries)
-      if (failed(unstagedName(entry.getName(), stageOf(entry)) == "init" ? sharder.shardInit(entry) : sharder.shardEntry(entry)))
+      if (failed(unstagedName(entry.getName(), stageOf(entry)) == "init" ? sharder.shardInit(entry)
+                                                                         : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
     gatherLatents(getOperation());

@@ -101,16 +101,14 @@ Expected<TensorRef> findTensor(const Program &program, const EntryInfo *entry, s
 std::set<int32_t> layersOf(const Program &program) {
   constexpr std::string_view prefix = "layers.";
   std::set<int32_t> layers;
-  for (const TensorInfo &tensor : program.tensors()) {
-    std::string_view name = tensor.name;
-    if (tensor.role != Role::parameter || !name.starts_with(prefix))
-      continue;
-    layers.insert(tensor.layers.begin(), tensor.layers.end());
-    int32_t alone = 0;
-    const char *begin = name.data() + prefix.size();
-    if (std::from_chars(begin, name.data() + name.size(), alone).ec == std::errc())
-      layers.insert(alone);
-  }
+  for (const TensorInfo &tensor : program.tensors())
+    for (size_t i = 0; i < tensor.layerCount() && tensor.role == Role::parameter; ++i) {
+      std::string name = tensor.layerName(i);
+      int32_t layer = 0;
+      if (name.starts_with(prefix) &&
+          std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer).ec == std::errc())
+        layers.insert(layer);
+    }
   return layers;
 }
 

@@ -11,7 +11,8 @@ inline constexpr double minLearningRate = 1e-12, maxLearningRate = 100;
 inline constexpr int64_t maxTrainSteps = INT32_MAX; // programs count them in i32
 inline constexpr int64_t maxAccumulationSteps = 1 << 16; // batches whose gradients make one update
 inline constexpr int64_t maxStages = 256; // of a pipeline: each has tables of its own in the program file
-inline constexpr int64_t maxMicroBatches = 512; // parts of a batch: each is a walk through the layers in the list of commands
+inline constexpr int64_t maxMicroBatches =
+    512; // parts of a batch: each is a walk through the layers in the list of commands
 inline constexpr uint64_t maxArenaBytes = uint64_t(1)
                                           << 50; // of a rank: more than any has, but a plan says of how much too much
 

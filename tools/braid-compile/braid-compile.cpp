@@ -144,9 +144,10 @@ int main(int argc, char **argv) {
                            "the end of their layer (default: those of one layer)"),
             0, INT64_MAX, " bytes")
       ->type_name("BYTES");
-  notEmpty(app.add_option("--mesh", options.mesh,
-                          "ranks by axis, e.g. pp=2,dp=2,tp=2,ep=2 (pp: stages of layers; ep and etp: experts over the ranks "
-                          "of the others)"))
+  notEmpty(app.add_option(
+               "--mesh", options.mesh,
+               "ranks by axis, e.g. pp=2,dp=2,tp=2,ep=2 (pp: stages of layers; ep and etp: experts over the ranks "
+               "of the others)"))
       ->type_name("AXIS=N,..");
   oneOf(app.add_option("--sp-algorithm", options.spAlgorithm,
                        "how states of scans travel along sp: auto, ring, all_gather or scan (default: the model's)"),

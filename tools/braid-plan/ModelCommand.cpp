@@ -214,18 +214,7 @@ struct Memory {
     return std::numeric_limits<double>::infinity();
   }
 
-  /// Whose parameters it has.
-  std::set<int32_t> layers() const {
-    std::set<int32_t> all;
-    for (const runtime::TensorInfo &tensor : program.tensors())
-      for (size_t i = 0; i < tensor.layerCount() && tensor.role == runtime::Role::parameter; ++i) {
-        std::string whole = tensor.layerName(i);
-        llvm::StringRef name = whole;
-        if (int32_t layer; name.consume_front("layers.") && !name.consumeInteger(10, layer))
-          all.insert(layer);
-      }
-    return all;
-  }
+  std::set<int32_t> layers() const { return runtime::layersOf(program); }
 
   const Program &program;
   std::string entry;
