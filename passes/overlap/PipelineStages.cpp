@@ -149,7 +149,13 @@ private:
                << "\", which micro-batches cannot share; valid: outputs, which are added up, and "
                   "gradients in the place of those that it is given";
     }
-    for (const Boundary &known : boundaries)
+    for (const Boundary &known : boundaries) {
+      // What goes one way and what comes back are one exchange.
+      auto differ = [&](std::optional<unsigned> argument, std::optional<unsigned> result) {
+        return argument && result && function.getArgumentTypes()[*argument] != function.getResultTypes()[*result];
+      };
+      if (differ(known.cotangentInput, known.output) || differ(known.input, known.cotangentOutput))
+        return function.emitOpError() << "has a '" << known.name << "' whose cotangent is of another type";
       if (bool(known.input) == (at.stage == 0) || bool(known.output) == (at.stage + 1 == at.stages))
         return function.emitOpError() << "is stage " << at.stage << " of " << at.stages << " (axis pp), but its '"
                                       << known.name << "' "
@@ -157,6 +163,7 @@ private:
                                                             ? "comes from a stage before it and goes to one behind it"
                                                             : "comes from a stage before it and goes to none"
                                                       : "comes from no stage before it");
+    }
     return success();
   }
 
@@ -203,8 +210,8 @@ private:
       maps.push_back(begin(m));
     int64_t last = backward ? 2 * (parts + at.stages) - 3 : 2 * (parts - 1) + at.stages - 1;
     for (int64_t tick = 0; tick <= last; ++tick) {
-      for (auto [start, take] : std::exchange(coming, {}))
-        take(await(builder, start));
+      for (auto [start, place] : std::exchange(coming, {}))
+        maps[place.first].map(body.getArgument(place.second), await(builder, start));
       bool ahead = (tick - at.stage) % 2 == 0;
       std::optional<int64_t> part = ahead ? forwardAt(tick, at.stage) : backwardAt(tick, at.stage);
       if (part)
@@ -299,21 +306,13 @@ private:
                               received = ahead ? value.cotangentInput : value.input;
       Value mine = own && sent ? of(*own, *sent) : Value();
       Type type = theirs && received ? body.getArgument(*received).getType() : Type();
-      auto begin = [&](Value mine, Type type) {
-        CommStartOp start = startExchange(builder, value.name, at, other, mine, type);
-        if (type)
-          coming.push_back({start, [this, part = *theirs, i = *received](Value came) {
-                              maps[part].map(body.getArgument(i), came);
-                            }});
-        else
-          going.push_back(start);
-      };
-      if (mine && type && mine.getType() != type) { // a cotangent of another type travels alone, downwards first
-        begin(ahead ? mine : Value(), ahead ? Type() : type);
-        begin(ahead ? Value() : mine, ahead ? type : Type());
-      } else if (mine || type) {
-        begin(mine, type);
-      }
+      if (!mine && !type)
+        continue;
+      CommStartOp start = startExchange(builder, value.name, at, other, mine, type);
+      if (type)
+        coming.push_back({start, {*theirs, *received}});
+      else
+        going.push_back(start);
     }
   }
 
@@ -358,7 +357,8 @@ private:
   DenseSet<Operation *> forward; ///< what the next stage waits for
   bool backward = false;
   std::vector<IRMapping> maps; ///< of each micro-batch
-  std::vector<std::pair<CommStartOp, std::function<void(Value)>>> coming; ///< awaited in front of the next tick
+  std::vector<std::pair<CommStartOp, std::pair<int64_t, unsigned>>>
+      coming; ///< awaited in front of the next tick, for an argument of a micro-batch
   SmallVector<CommStartOp> going; ///< awaited behind it
 };
 

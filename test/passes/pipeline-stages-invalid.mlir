@@ -21,6 +21,17 @@ func.func @step.stage1(%x: tensor<1x8xf32> {braid.name = "stage.x", braid.role =
 // -----
 
 module attributes {braid.mesh = {dense = [{axis = "pp", size = 2 : i64}], expert = [{axis = "pp", size = 2 : i64}]}} {
+// expected-error @+1 {{has a 'stage.x' whose cotangent is of another type}}
+func.func @step.stage1(%x: tensor<1x8xbf16> {braid.name = "stage.x", braid.role = "stage_input"}) -> (tensor<1x8xf32> {braid.name = "stage.x.cotangent", braid.role = "stage_cotangent"})
+    attributes {braid.entry, braid.stage = 1 : i64, braid.micro_batches = 2 : i64} {
+  %wide = braid.cast %x : (tensor<1x8xbf16>) -> tensor<1x8xf32>
+  return %wide : tensor<1x8xf32>
+}
+}
+
+// -----
+
+module attributes {braid.mesh = {dense = [{axis = "pp", size = 2 : i64}], expert = [{axis = "pp", size = 2 : i64}]}} {
 // expected-error @+1 {{is of stage 2, but pp is 2 in the mesh (--mesh); valid: stages 0 to pp - 1 where pp is 2 or more}}
 func.func @init.stage2(%x: tensor<1x8xf32> {braid.name = "x", braid.role = "input"}) attributes {braid.entry, braid.stage = 2 : i64} {
   return
