@@ -127,22 +127,23 @@ void writeDecodeMerge(KernelBuilder &k, const AttentionShape &shape, int64_t par
 
 //===- sinks ------------------------------------------------------------------------------------------------------===//
 
-/// Program (head): what its rows give to dsinks, in blocks of tokens, one after the other.
-void writeSinkGrad(KernelBuilder &k, const AttentionShape &shape, Type cotangent, Type piece) {
+/// Program (head, batch, part of the tokens): what these give to dsinks, in blocks, one after the other.
+void writeSinkGrad(KernelBuilder &k, const AttentionShape &shape, Type cotangent) {
   Attention a(k, shape);
   Var sinks = a.sinks(), o = a.outputs("o"), lse = a.rowNumbers("lse"),
-      d_o = a.tokens("d_o", shape.heads, shape.values, cotangent), dsinks = k.buffer("dsinks", piece, {shape.heads});
+      d_o = a.tokens("d_o", shape.heads, shape.values, cotangent),
+      parts = k.buffer("parts", shape.compute, {kDynamic, kDynamic, shape.heads}), span = k.index("span");
   int64_t R = shape.tileRows();
-  Var h = k.program(0), batch = k.size(o, 0), tokens = k.size(o, 1), sink = splat(k.at(sinks, {h}), {R});
-  Vars all = k.loop(0, batch, 1, {k.tile({R}, shape.compute)}, [&](Var b, ArrayRef<Var> before) {
-    return k.loop(0, tokens, R, before, [&](Var t0, ArrayRef<Var> now) -> Vars {
-      // No lse is below the sink; that of rows behind the tokens reads 0.
-      Var ofRows = k.load(lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}), share = exp(min(sink - ofRows, 0.0));
-      Var delta = sum(a.loadRows(o, b, t0, h, R, tokens) * a.loadRows(d_o, b, t0, h, R, tokens), 1);
-      return {now[0] - share * delta};
-    });
-  });
-  k.put(cast(sum(all[0], 0), piece), dsinks, {h});
+  Var h = k.program(0), b = k.program(1), part = k.program(2), tokens = k.size(o, 1), first = part * span,
+      sink = splat(k.at(sinks, {h}), {R});
+  Vars all =
+      k.loop(first, min(first + span, tokens), R, {k.tile({R}, shape.compute)}, [&](Var t0, ArrayRef<Var> now) -> Vars {
+        // No lse is below the sink; that of rows behind the tokens reads 0.
+        Var ofRows = k.load(lse, {b, h, t0}, {R}, {.limit = tokens, .dims = {2}}), share = exp(min(sink - ofRows, 0.0));
+        Var delta = sum(a.loadRows(o, b, t0, h, R, tokens) * a.loadRows(d_o, b, t0, h, R, tokens), 1);
+        return {now[0] - share * delta};
+      });
+  k.put(sum(all[0], 0), parts, {part, b, h});
 }
 
 //===- merge ------------------------------------------------------------------------------------------------------===//
@@ -252,18 +253,31 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
 
 LogicalResult outlineSinkGrad(AttnSinkGradOp op, OutlineContext &context) {
   Shape o = shapeOf(op.getO());
-  Type token = tensorType(op.getO()).getElementType(), cotangent = tensorType(op.getDO()).getElementType(),
-       piece = tensorType(op.getDsinks()).getElementType();
+  Type token = tensorType(op.getO()).getElementType(), cotangent = tensorType(op.getDO()).getElementType();
   AttentionShape shape{o[2], o[2], o[3], o[3], token, computeType(token)};
   shape.gpu = context.gpu;
   shape.sinks = true;
-  std::string name = shape.kernelName("sink_grad") + "_" + typeName(cotangent) + "_" + typeName(piece);
+  // As many programs as run at a time, each with whole blocks.
+  int64_t R = shape.tileRows(), blocks = ceilDiv(o[1], R),
+          programs = std::clamp<int64_t>(sumPrograms(context) / (o[2] * o[0]), 1, blocks),
+          span = ceilDiv(blocks, programs) * R, count = ceilDiv(o[1], span);
   std::string kernel =
-      context.kernel(name, {"head"}, [&](KernelBuilder &k) { writeSinkGrad(k, shape, cotangent, piece); });
-  auto launch = context.launch(op, kernel, {o[2]});
+      context.kernel(shape.kernelName("sink_grad") + "_" + typeName(cotangent), {"head", "batch", "part"},
+                     [&](KernelBuilder &k) { writeSinkGrad(k, shape, cotangent); });
+  auto launch = context.launch(op, kernel, {o[2], o[0], count});
   launch.arg("sinks", op.getSinks()).arg("o", op.getO()).arg("lse", op.getLse()).arg("d_o", op.getDO());
-  context.replace(op, launch.result("dsinks", op.getDsinks().getType()).run());
-  return success();
+  Value parts = launch.result("parts", RankedTensorType::get({count, o[0], o[2]}, shape.compute))
+                    .index("span", span)
+                    .run()
+                    .front();
+  Value sum = sumOverRows(op, context.view(op, parts, {count * o[0], o[2]}), context);
+  CastOp rounded;
+  if (sum.getType() != op.getDsinks().getType()) {
+    rounded = CastOp::create(context.rewriter, op.getLoc(), op.getDsinks().getType(), sum);
+    sum = rounded;
+  }
+  context.replace(op, sum);
+  return rounded ? outlineRows(rounded.getOperation(), context) : success();
 }
 
 LogicalResult outlineMerge(AttnMergeOp op, OutlineContext &context) {

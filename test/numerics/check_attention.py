@@ -391,6 +391,7 @@ def add_sinks(program, rng):
         (1, 130, 8, 1, 64, 0, 0, 9, 0, ("f32", "bf16")),
         (2, 33, 3, 3, 20, 0, 0, 20, 31, ("f32",)),
         (1, 70, 2, 2, 32, 48, 16, 0, 0, ("f32", "bf16")),
+        (4, 200, 18, 2, 16, 0, 0, 0, 0, ("f32", "bf16")),  # so many heads that a program has several blocks of their tokens, on a GPU two
     ):
         for dtype in dtypes:
             a = Attention(program, B, T, H, G, D, window, prefix, dtype, values=V, shared=R, sinks=True)
