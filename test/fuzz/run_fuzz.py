@@ -100,6 +100,17 @@ def program_seeds(work):
     subprocess.run(["braid-compile", source, "-o", program], check=True)
     with open(program, "rb") as file:
         yield file.read()[:-TRAILER]
+    # Two stages of a pipeline, which exchange.
+    source = os.path.join(work, "stages.json")
+    with open(source, "w", encoding="utf-8") as file:
+        json.dump(STAGES, file)
+    subprocess.run(["braid-compile", source, "-o", program, "--mesh=pp=2", "--micro-batches=2", "--opt-level=0"], check=True)
+    with open(program, "rb") as file:
+        yield file.read()[:-TRAILER]
+
+
+STAGES = {"vocab_size": 8, "d_model": 16, "num_layers": 2, "layer_pattern": "L-", "mixers": {"L": {"kind": "lightning", "heads": 1, "head_dim": 16}},
+          "ffn_pattern": "-D", "ffns": {"D": {"kind": "dense", "hidden": 16}}, "train": {"batch": 2, "seq_len": 8}}
 
 
 # What recurrences can say and models/ does not: several states, gradient steps, outputs, formulas.
