@@ -327,11 +327,10 @@ private:
       sums.push_back(start);
       one = start.getInputs()[0];
     }
-    SmallVector<Value> all;
-    for (IRMapping &map : maps)
-      all.push_back(map.lookup(one));
     Location loc = body.getTerminator()->getOperand(i).getLoc();
-    Value sum = all.size() == 1 ? all[0] : AddOp::create(builder, loc, all[0].getType(), all).getResult();
+    Value sum;
+    for (IRMapping &map : maps)
+      sum = sum ? addTo(sum, map.lookup(one), loc) : map.lookup(one);
     for (CommStartOp over : llvm::reverse(sums)) {
       IRMapping map;
       map.map(over.getInputs()[0], sum);
@@ -345,6 +344,14 @@ private:
           start->erase();
         }
     return sumOverStages(builder, textOf(function.getResultAttrDict(i), attrs::name), sum, at);
+  }
+
+  /// The sum as soon as there is this part of it: no kernel reads those of all micro-batches, and none lives to the end.
+  static Value addTo(Value sum, Value part, Location loc) {
+    Operation *before = sum.getDefiningOp(), *own = part.getDefiningOp();
+    OpBuilder builder(part.getContext());
+    builder.setInsertionPointAfterValue(before && (!own || !before->isBeforeInBlock(own)) ? sum : part);
+    return AddOp::create(builder, loc, sum.getType(), ValueRange{sum, part});
   }
 
   func::FuncOp function;

@@ -29,7 +29,7 @@ module attributes {braid.mesh = {dense = [{axis = "pp", size = 3 : i64}, {axis =
 // CHECK-NEXT: %[[D0:.*]] = braid.comm.await %[[SWAP0]]
 // CHECK-NEXT: %[[BACK0:.*]] = braid.l2_norm %[[D0]]
 // CHECK-NEXT: %[[G0:.*]] = braid.add %[[G]], %{{.*}} {braid.in_place}
-// CHECK-NEXT: braid.mul %{{.*}}, %[[S0]]
+// CHECK-NEXT: %[[PART0:.*]] = braid.mul %{{.*}}, %[[S0]]
 // CHECK-NEXT: %[[SWAP1:.*]] = braid.comm.start shift %[[BACK0]] {axis = "pp[0,1]", cyclic
 // CHECK-NEXT: %[[X2:.*]] = braid.comm.await %[[SWAP1]]
 // CHECK-NEXT: %[[Y2:.*]] = braid.activation %[[X2]] {{.*}}silu
@@ -37,15 +37,18 @@ module attributes {braid.mesh = {dense = [{axis = "pp", size = 3 : i64}, {axis =
 // CHECK-NEXT: %[[D1:.*]] = braid.comm.await %[[SWAP2]]
 // CHECK-NEXT: %[[BACK1:.*]] = braid.l2_norm %[[D1]]
 // CHECK-NEXT: %[[G1:.*]] = braid.add %[[G0]], %{{.*}} {braid.in_place}
+// CHECK-NEXT: %[[PART1:.*]] = braid.mul
+// CHECK-NEXT: %[[SUM1:.*]] = braid.add %[[PART0]], %[[PART1]] : (tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
 // CHECK: %[[SENT1:.*]] = braid.comm.start shift %[[BACK1]] {axis = "pp[0,1]", label = "stage.x", reverse} : (tensor<1x4x8xf32>) -> !braid.future
 // CHECK-NEXT: braid.comm.await %[[SENT1]]
 // CHECK-NEXT: %[[LAST:.*]] = braid.comm.start shift  {axis = "pp[1,2]", label = "stage.x", reverse} : () -> !braid.future<tensor<1x4x8xf32>>
 // CHECK-NEXT: %[[D2:.*]] = braid.comm.await %[[LAST]]
 // CHECK-NEXT: braid.l2_norm %[[D2]]
 // CHECK-NEXT: %[[G2:.*]] = braid.add %[[G1]], %{{.*}} {braid.in_place}
-// Losses of ranks along dp are summed once for all micro-batches, then over stages.
-// CHECK: %[[SUM:.*]] = braid.add %{{.*}}, %{{.*}}, %{{.*}} : (tensor<1xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1xf32>
-// CHECK-NEXT: %[[DP:.*]] = braid.comm.start all_reduce %[[SUM]] {axis = "dp"}
+// Losses are added up one by one, however many there are; those of ranks along dp are summed once for all micro-batches, then over stages.
+// CHECK-NEXT: %[[PART2:.*]] = braid.mul
+// CHECK-NEXT: %[[SUM:.*]] = braid.add %[[SUM1]], %[[PART2]]
+// CHECK: %[[DP:.*]] = braid.comm.start all_reduce %[[SUM]] {axis = "dp"}
 // CHECK-NEXT: %[[DPS:.*]] = braid.comm.await %[[DP]]
 // CHECK-NEXT: %[[PP:.*]] = braid.comm.start all_reduce %[[DPS]] {axis = "pp"}
 // CHECK-NEXT: %[[LOSS:.*]] = braid.comm.await %[[PP]]
