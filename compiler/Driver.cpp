@@ -92,9 +92,10 @@ static bool resolveStages(const CompileOptions &options, ModelSpec &spec) {
       --parts;
   }
   if (parts > 1 && rows % parts == 0 && rows / parts % ranks)
-    return fail("train.micro_batches: each of " + Twine(parts) + " parts of train.batch " + Twine(rows) + " has " +
-                Twine(rows / parts) + " rows, which dp = " + Twine(ranks) +
-                " ranks (--mesh) do not divide; valid: a divisor of " + Twine(rows / ranks) + ", the rows of a rank");
+    return fail(Twine(options.microBatches ? "--micro-batches" : "train.micro_batches") + ": each of " + Twine(parts) +
+                " parts of train.batch " + Twine(rows) + " has " + Twine(rows / parts) +
+                " rows, which dp = " + Twine(ranks) + " ranks (--mesh) do not divide; valid: a divisor of " +
+                Twine(rows / ranks) + ", the rows of a rank");
   return true;
 }
 
@@ -135,7 +136,14 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   resolveSchedule(options, spec->schedule, /*marked=*/false, Phase::model, options.toPhase.value_or(Phase::commands));
   if (!resolveStages(options, *spec))
     return {};
-  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
+  // What the mesh asks of a key is said of the flag that took its place.
+  auto ofFlags = [&](const std::string &message) {
+    for (const KeyOverride &taken : overrides)
+      if (StringRef rest = message; rest.consume_front(taken.path) && rest.starts_with(":"))
+        return report((taken.flag + rest).str());
+    report(message);
+  };
+  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, ofFlags);
   if (failed(module))
     return {};
   if (!job.isRepeated)
