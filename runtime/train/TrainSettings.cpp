@@ -39,6 +39,12 @@ Status chooseAccumulation(const Rank &rank, const TrainOptions &options, const B
   if (parts < 1 || parts > uint64_t(maxAccumulationSteps))
     return Status::error("the number of accumulation steps (--accumulation-steps) is {}; valid: 1 to {}", parts,
                          maxAccumulationSteps);
+  // A program of one micro-batch may have them, as one that updates after every batch.
+  for (const TensorInfo &tensor : program.tensors())
+    if (parts > 1 && tensor.role == Role::gradient && tensor.dtype == DType::bf16)
+      return Status::error("{}: '{}' is bf16, which loses what {} batches add up (--accumulation-steps); valid: 1, or "
+                           "the model compiled with --gradient-dtype=f32",
+                           program.path(), tensor.name, parts);
   state.accumulationSteps = parts;
   state.stepSamples = parts * static_cast<uint64_t>(batch.batch * rank.dpSize());
   return Status::success();

@@ -159,13 +159,18 @@ def main():
         report.line(ratio > 3, "the number of batches is the run's choice", f"a step of 1 batch sees 1/{ratio:.3g}")
         ranks = compiled(folder, "ranks", "--batch=4", "--mesh=dp=2,ep=2", "--accumulation-steps=2")
         check(report, "2 ranks, 2 batches of 4", large, train(folder, "ranks", ranks, STEPS, "--ranks", "2"))
-        try:
-            train(folder, "refused", os.path.join(folder, "large.braid"), STEPS, "--accumulation-steps", "2")
-            message = "no error"
-        except RuntimeError as error:
-            message = str(error).strip().splitlines()[-1]
-        wanted = "updates the parameters after every batch: to add up the gradients of 2 batches, compile the model with --acc"
-        report.line(wanted in message, "a program that updates after every batch says so", message)
+        half = compiled(folder, "half", "--micro-batches=1", "--dtype=bf16", "--gradient-dtype=bf16")
+        for what, program, wanted in (
+            ("updates after every batch", os.path.join(folder, "large.braid"),
+             "updates the parameters after every batch: to add up the gradients of 2 batches, compile the model with --acc"),
+            ("has gradients of bf16", half, "is bf16, which loses what 2 batches add up (--accumulation-steps); valid: 1, or the"),
+        ):
+            try:
+                train(folder, "refused", program, STEPS, "--accumulation-steps", "2")
+                message = "no error"
+            except RuntimeError as error:
+                message = str(error).strip().splitlines()[-1]
+            report.line(wanted in message, f"a program that {what} says so", message)
         combined(report, np.random.default_rng(7))
         train(folder, "resumed", four, 1)
         log, checkpoint = train(folder, "resumed", four, STEPS, "--resume")
