@@ -125,10 +125,11 @@ int main(int argc, char **argv) {
   integerIn(app.add_option("--accumulation-steps", options.accumulationSteps,
                            "batches whose gradients make one update, instead of train.accumulation_steps"),
             1, maxAccumulationSteps);
-  integerIn(app.add_option("--micro-batches", options.microBatches,
-                           "parts of a batch's rows that go through the stages of a pipeline (pp) one after the other, "
-                           "instead of train.micro_batches (default: as many as there are rows, up to 4 a stage)"),
-            1, maxMicroBatches);
+  integerIn(
+      app.add_option("--micro-batches", options.microBatches,
+                     "parts of a batch's rows that go through the stages of a pipeline (pp) one after the other, "
+                     "instead of train.micro_batches (default: the most that divide a rank's rows, up to 4 a stage)"),
+      1, maxMicroBatches);
   app.add_option("--stage-layers", options.stageLayers,
                  "layers of each stage of a pipeline (pp), as in 7,9,8 (default: the model's, else by their weights)")
       ->type_name("N,..");
