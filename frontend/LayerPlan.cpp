@@ -76,7 +76,8 @@ std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec, int64_t begin, 
   }
   std::vector<LayerGroup> groups;
   layers.resize(end);
-  planFrom(layers, begin, groups);
+  if (begin < end)
+    planFrom(layers, begin, groups);
   return groups;
 }
 
@@ -91,13 +92,15 @@ std::vector<int64_t> braid::shareOut(const std::vector<double> &costs, double la
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<Choice>> best(stages + 1, std::vector<Choice>(layers + 1, {never, never, 0}));
   best[0][0] = {0, 0, 0};
-  for (int64_t s = 1; s <= stages; ++s)
-    for (int64_t l = s; l <= layers - (stages - s); ++l)
-      for (int64_t begin = s - 1; begin < l; ++begin) {
+  for (int64_t s = 1; s <= stages; ++s) {
+    bool isLast = s == stages;
+    for (int64_t l = isLast ? layers : s; l <= layers; ++l)
+      for (int64_t begin = s - 1; isLast ? begin <= l : begin < l; ++begin) {
         auto [dearest, squares, at] = best[s - 1][begin];
-        double cost = sums[l] - sums[begin] + (s == stages ? last : 0);
+        double cost = sums[l] - sums[begin] + (isLast ? last : 0);
         best[s][l] = std::min(best[s][l], Choice{std::max(dearest, cost), squares + cost * cost, begin});
       }
+  }
   std::vector<int64_t> begins = {layers};
   for (int64_t s = stages; s > 0; --s)
     begins.insert(begins.begin(), std::get<2>(best[s][begins.front()]));

@@ -27,7 +27,7 @@ struct LayerGroup {
 std::vector<LayerGroup> planLayers(const ModelSpec &spec, int64_t begin, int64_t end);
 
 /// The layers with which each stage of a pipeline begins, and the number of all: `costs` of layers one behind the other so
-/// shared out that the dearest stage is as cheap as can be. `last` is what the last stage does beside its layers.
+/// shared out that the dearest stage is as cheap as can be. `last` is what the last stage does beside its layers; it may have none.
 std::vector<int64_t> shareOut(const std::vector<double> &costs, double last, int64_t stages);
 
 } // namespace braid

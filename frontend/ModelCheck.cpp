@@ -443,6 +443,13 @@ void Checker::schedule() {
                 "{3}, the model's layers",
                 s.stageLayers.size(), sum, s.stages, spec.numLayers)
             .str());
+  // Whoever has the head has enough; any other stage would only hand on.
+  if (s.stages > 1 && !s.stageLayers.empty())
+    if (auto empty = llvm::find(llvm::drop_end(s.stageLayers), 0); empty != s.stageLayers.end() - 1)
+      return report("schedule.stage_layers",
+                    formatv("stage {0} has no layers; valid: 1 or more, but for the last, which has the head",
+                            empty - s.stageLayers.begin())
+                        .str());
   if (s.pipeline == "none" && s.overlapDegree == 1 && s.slices())
     report("schedule.overlap_degrees",
            "slices with pipeline \"none\", which orders none; valid: with another pipeline");

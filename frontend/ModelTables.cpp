@@ -222,9 +222,9 @@ llvm::LogicalResult braid::parseStageLayers(llvm::StringRef text, ScheduleSpec &
   text.split(parts, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/!text.empty());
   for (llvm::StringRef part : parts) {
     int64_t layers = 0;
-    if (part.getAsInteger(10, layers) || layers < 1 || layers > 1024) {
+    if (part.getAsInteger(10, layers) || layers < 0 || layers > 1024) {
       message =
-          llvm::formatv("\"{0}\" is not a number of layers; valid: one of 1 to 1024 for each stage, as in 7,9,8", part);
+          llvm::formatv("\"{0}\" is not a number of layers; valid: one of 0 to 1024 for each stage, as in 7,9,8", part);
       return llvm::failure();
     }
     schedule.stageLayers.push_back(layers);

@@ -99,7 +99,7 @@ def variant(draw, description, number):
     if "pp" in sizes or draw.random() < 0.2:
         options.append(f"--micro-batches={draw.choice([parts for parts in (1, 2, 4) if 4 // sizes.get('dp', 1) % parts == 0])}")
         if "pp" in sizes and draw.random() < 0.5:
-            first = draw.randrange(1, description["num_layers"])
+            first = draw.randrange(1, description["num_layers"] + 1)
             options.append(f"--stage-layers={first},{description['num_layers'] - first}")
     if draw.random() < 0.3:
         options.append(f"--recompute={draw.choice(['all', '0', '1'])}")

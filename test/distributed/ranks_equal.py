@@ -66,6 +66,7 @@ VARIANTS = [
     ("pp2", 2, ["--mesh=pp=2", "--micro-batches=4"]),
     ("pp2-1", 2, ["--mesh=pp=2", "--micro-batches=1"]),
     ("pp4", 4, ["--mesh=pp=4", "--micro-batches=4"]),
+    ("pp2-head", 2, ["--mesh=pp=2", "--micro-batches=4", "--stage-layers=4,0"]),
     ("pp4-2", 4, ["--mesh=pp=4", "--micro-batches=2"]),
     ("pp2-dp2-ep2", 4, ["--mesh=pp=2,dp=2,ep=2", "--micro-batches=2"]),
     ("pp2-tp2-ep2", 4, ["--mesh=pp=2,tp=2,ep=2", "--micro-batches=2"]),

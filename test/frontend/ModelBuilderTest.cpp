@@ -220,7 +220,8 @@ TEST(LayerPlan, Stages) {
   EXPECT_EQ(shareOut(equal, 0, 2), (Begins{0, 4, 8}));
   EXPECT_EQ(shareOut(equal, 0, 8), (Begins{0, 1, 2, 3, 4, 5, 6, 7, 8}));
   EXPECT_EQ(shareOut(equal, 2, 2), (Begins{0, 5, 8})); // the head is as dear as two layers
-  EXPECT_EQ(shareOut(equal, 100, 4)[3], 7); // one beside a head that is dearer than all
+  EXPECT_EQ(shareOut(equal, 100, 4)[3], 8); // none beside a head that is dearer than all
+  EXPECT_EQ(shareOut(equal, 2, 5), (Begins{0, 2, 4, 6, 8, 8}));
   EXPECT_EQ(shareOut({5, 1, 1, 1, 5}, 0, 3), (Begins{0, 1, 4, 5}));
   // Of equally dear ones the most even: 3, 3, 2 and not 3, 2, 3 or 2, 3, 3 by chance of a search.
   auto begins = shareOut(equal, 0, 3);

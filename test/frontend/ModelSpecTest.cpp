@@ -105,8 +105,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("schedule": {"degree": 2})",
        "m.json:3: schedule.degree: unknown key; valid: recompute, activation_budget, sp_algorithm, pipeline, "
        "overlap_degree, overlap_degrees, stage_layers, slicing, chunk_size, machine, tuned"},
-      {R"("name": "base")", R"("schedule": {"stage_layers": "2,0"})",
-       "m.json:3: schedule.stage_layers: \"0\" is not a number of layers; valid: one of 1 to 1024 for each stage, as "
+      {R"("name": "base")", R"("schedule": {"stage_layers": "2,-1"})",
+       "m.json:3: schedule.stage_layers: \"-1\" is not a number of layers; valid: one of 0 to 1024 for each stage, as "
        "in "
        "7,9,8"},
       {R"("batch": 2)", R"("batch": 8, "micro_batches": 3)",

@@ -354,8 +354,9 @@ void printStages(const Plan &plan) {
   }
   if (double mean = sum / static_cast<double>(plan.stages.size()); most > 1.1 * mean)
     fmt::print("  stage {} computes {:.2f} times as long as the mean: {}\n", longest, most / mean,
-               plan.stages[longest].layers().size() > 1 ? "--stage-layers shares layers out otherwise"
-                                                        : "it has one layer, fewer stages (pp) leave others less idle");
+               plan.stages[longest].layers().size() > 1
+                   ? "--stage-layers shares layers out otherwise"
+                   : "it has no layers to give away, fewer stages (pp) leave others less idle");
 }
 
 void printText(const Plan &plan) {
