@@ -91,7 +91,7 @@ static bool resolveStages(const CompileOptions &options, ModelSpec &spec) {
     for (parts = most; rows / ranks % parts;)
       --parts;
   }
-  if (parts > 1 && rows % parts == 0 && rows / parts % ranks)
+  if (parts > 1 && rows % parts == 0 && rows % ranks == 0 && rows / parts % ranks)
     return fail(Twine(options.microBatches ? "--micro-batches" : "train.micro_batches") + ": each of " + Twine(parts) +
                 " parts of train.batch " + Twine(rows) + " has " + Twine(rows / parts) +
                 " rows, which dp = " + Twine(ranks) + " ranks (--mesh) do not divide; valid: a divisor of " +
