@@ -151,6 +151,21 @@ def AddIntoProductsPass : Pass<"braid-add-into-products", "::mlir::ModuleOp"> {
   }];
 }
 
+def AddIntoRepeatsPass : Pass<"braid-add-into-repeats", "::mlir::ModuleOp"> {
+  let summary = "gradients of repeated layers are added to the sums of earlier batches as each layer makes its own";
+  let description = [{
+    Where the stacked result of a repeat is only read by an addition in place (`braid.in_place`), the sum becomes a stacked input, and
+    the body adds to its part: no stack of gradients stands beside the sums until the repeat ends. Also in repeats of repeats. A part of fewer than
+    `min-elements` stays: one kernel behind the repeat is cheaper than one in each iteration.
+    ```mlir
+    Before: %d:2 = braid.repeat %dy, %w {..} { ..  braid.yield %dx, %dw }   %s = braid.add %sum, %d#1 {braid.in_place}
+    After:  %d:2 = braid.repeat %dy, %w, %sum {..} { ..  %a = braid.add %sum_i, %dw {braid.in_place}  braid.yield %dx, %a }
+    ```
+    Invariant: the same values, bit for bit.
+  }];
+  let options = [Option<"minElements", "min-elements", "int64_t", "16384", "of a layer's part that is added in the repeat">];
+}
+
 def DescribeSchedulePass : Pass<"braid-describe-schedule", "::mlir::ModuleOp"> {
   let summary = "the program's metadata say how each layer is sliced, which order was taken and the order itself";
   let description = [{
