@@ -85,6 +85,9 @@ static bool resolveStages(const CompileOptions &options, ModelSpec &spec) {
   if (options.stageLayers && spec.schedule.stages == 1)
     return fail("--stage-layers=" + *options.stageLayers +
                 " shares layers out among stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh");
+  if (options.stageOrder && spec.schedule.stages == 1)
+    return fail("--stage-order=" + *options.stageOrder +
+                " orders the micro-batches of stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh");
   // What does not divide the batch is said of the batch.
   if (parts == 0 && spec.schedule.stages > 1) {
     int64_t most = rows % ranks ? 1 : std::min({rows / ranks, 4 * spec.schedule.stages, maxMicroBatches});
@@ -115,6 +118,7 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   take("--accumulation-steps", "train.accumulation_steps", options.accumulationSteps);
   take("--micro-batches", "train.micro_batches", options.microBatches);
   take("--stage-layers", "schedule.stage_layers", options.stageLayers);
+  take("--stage-order", "schedule.stage_order", options.stageOrder);
   take("--recompute", "schedule.recompute", options.recompute);
   take("--activation-budget", "schedule.activation_budget", options.activationBudget);
   take("--sp-algorithm", "schedule.sp_algorithm", options.spAlgorithm);
@@ -257,8 +261,10 @@ static bool withModule(
                 Twine(" belongs to a model description, ") + input + " has its shapes already");
   if (!isModel && job.options.accumulationSteps)
     return fail("--accumulation-steps belongs to a model description, " + input + " has its entry points already");
-  if (!isModel && (job.options.microBatches || job.options.stageLayers))
-    return fail((job.options.microBatches ? "--micro-batches" : "--stage-layers") +
+  if (!isModel && (job.options.microBatches || job.options.stageLayers || job.options.stageOrder))
+    return fail((job.options.microBatches  ? "--micro-batches"
+                 : job.options.stageLayers ? "--stage-layers"
+                                           : "--stage-order") +
                 Twine(" belongs to a model description, ") + input + " has its entry points already");
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +

@@ -159,6 +159,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createExpandSlicesPass());
     // Only now are all tasks visible that could hide an exchange.
     pm.addPass(createWeavePass());
+    // What is woven is as long as it was; what is added to is part of what waits.
+    pm.addPass(createSplitBackwardPass());
     // Behind the exchanges of gradients, which are none of a sum's; before it is written down once per micro-batch.
     pm.addPass(createAddIntoRepeatsPass());
     // Layers are woven once, however many micro-batches walk through them.

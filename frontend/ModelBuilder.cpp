@@ -377,6 +377,8 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
     function->setAttr(attrs::microBatches, builder.getI64IntegerAttr(microBatches()));
   if (!training)
     return;
+  if (spec.train.microBatches > 0 && spec.schedule.stageOrder != kOrder1F1B)
+    function->setAttr(attrs::stageOrder, builder.getStringAttr(spec.schedule.stageOrder));
   auto number = [&](StringRef key, double value) { return builder.getNamedAttr(key, builder.getF64FloatAttr(value)); };
   const TrainSpec &t = spec.train;
   SmallVector<NamedAttribute> settings = {number("beta1", t.beta1), number("beta2", t.beta2), number("eps", t.eps),
@@ -465,6 +467,8 @@ DictionaryAttr ModelBuilder::metadata() {
       {"train.seed", std::to_string(t.seed)}};
   if (spec.train.microBatches > 0)
     entries.push_back({"train.micro_batches", std::to_string(spec.train.microBatches)});
+  if (spec.schedule.stages > 1)
+    entries.push_back({"schedule.stage_order", spec.schedule.stageOrder});
   if (!spec.config.empty())
     entries.push_back({"model_config", spec.config});
   // Weights from elsewhere know what their tokens stand for; of 256 that are bytes.

@@ -281,6 +281,7 @@ struct ScheduleSpec {
   std::optional<MachineSpec> machine; ///< absent: the compiler assumes one
   std::vector<int64_t>
       stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by their weights
+  std::string stageOrder = "1F1B"; ///< of micro-batches on a stage: 1F1B or ZB-H1
   int64_t stages = 1; ///< of the mesh; no key
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }

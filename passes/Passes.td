@@ -203,11 +203,29 @@ def WeavePass : Pass<"braid-weave", "::mlir::ModuleOp"> {
   let dependentDialects = ["::braid::BraidDialect"];
 }
 
+def SplitBackwardPass : Pass<"braid-split-backward", "::mlir::ModuleOp"> {
+  let summary = "gradients of weights, and what only they need, in calls and repeats of their own";
+  let description = [{
+    In entries of braid.stage_order = "ZB-H1" that send a cotangent to the stage before them. A product that makes a gradient of weights waits, with what
+    reads it, unless a cotangent, a carried value or the next stage needs it; its layer function becomes two, `.._data` and `.._weight`, its repeat two,
+    the second of which carries nothing. What both read is a result of the first; what only the second reads is made there where that
+    hands on no more bytes. A layer of which nothing can wait stays whole.
+    ```mlir
+    Before: %d:2 = call @layer_grad(%dy, %x, %w)    // dx, dw
+    After:  %e:2 = call @layer_grad_data(%dy, %x, %w)    // dx, and the cotangent that dw is a product of
+            %f = call @layer_grad_weight(%x, %e#1)
+    ```
+    Invariant: the same values, bit for bit; no future begins in one half and ends in the other.
+  }];
+  let dependentDialects = ["::braid::BraidDialect"];
+}
+
 def PipelineStagesPass : Pass<"braid-pipeline-stages", "::mlir::ModuleOp"> {
-  let summary = "one micro-batch of a stage becomes a step of all of them, in the order of one forward, one backward";
+  let summary = "one micro-batch of a stage becomes a step of all of them, in the order of one forward, one backward, or ZB-H1";
   let description = [{
     An entry with braid.micro_batches = M has the shapes of one; afterwards it has M times the rows, and the ops of each micro-batch in the order in
-    which its stage (braid.stage, of the axis pp) comes to them: forward ops, which the next stage waits for, and the rest. Arguments and results of
+    which its stage (braid.stage, of the axis pp) comes to them: forward ops, which the next stage waits for, and the rest; with braid.stage_order =
+    "ZB-H1" what the stage before waits for, and stage s does the rest of micro-batch m behind that of m + s. Arguments and results of
     the roles stage_input, stage_output and stage_cotangent become exchanges with the stages beside it; gradients add up in place, outputs are
     sums over micro-batches and stages. Of an update the norm is that of all stages, and a weight of two stages has the sum of both gradients.
     Before: `func @accumulate_step.stage0(%tokens: 1x16, %cotangent: 1x16x8 {stage_cotangent}) -> (%x {stage_output}, ..)`, braid.micro_batches = 4

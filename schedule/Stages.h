@@ -22,6 +22,9 @@ enum class Pipeline { none, moe, aAaM, A1M1, crossBlock, best };
 inline constexpr std::array<std::string_view, 6> pipelineNames = {"none", "moe", "aAaM", "1A1M", "cross-block", "best"};
 std::optional<Pipeline> parsePipeline(std::string_view name);
 
+/// Orders of micro-batches on a stage of a pipeline of ranks (braid.stage_order; passes/README.md).
+inline constexpr std::array<std::string_view, 2> stageOrderNames = {"1F1B", "ZB-H1"};
+
 enum class Direction { forward, backward };
 inline constexpr std::array<std::string_view, 2> directionNames = {"forward", "backward"};
 

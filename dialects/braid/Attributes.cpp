@@ -8,6 +8,11 @@
 using namespace mlir;
 using namespace braid;
 
+bool braid::isZeroBubble(Operation *entry) {
+  auto order = entry->getAttrOfType<StringAttr>(attrs::stageOrder);
+  return order && order.getValue() == kOrderZeroBubble;
+}
+
 std::optional<int64_t> braid::stageOf(Operation *entry) {
   auto stage = entry->getAttrOfType<IntegerAttr>(attrs::stage);
   return stage ? std::optional(stage.getInt()) : std::nullopt;
@@ -165,6 +170,9 @@ LogicalResult BraidDialect::verifyOperationAttribute(Operation *op, NamedAttribu
   if (name == attrs::microBatches)
     if (auto count = dyn_cast<IntegerAttr>(value); !count || count.getValue().slt(1))
       return of.mustBe("a number of at least 1");
+  if (name == attrs::stageOrder)
+    if (auto order = dyn_cast<StringAttr>(value); !order || !llvm::is_contained(kStageOrders, order.getValue()))
+      return of.mustBe("1F1B or ZB-H1");
   if (name == attrs::spAlgorithm && !isSpAlgorithm(value))
     return of.mustBe("auto, ring, all_gather or scan");
   if (name == attrs::metadata) {

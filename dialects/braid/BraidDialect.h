@@ -47,7 +47,7 @@ TokenKind rowsOperandKind(llvm::StringRef op, unsigned i);
 ///   braid.alias   result: index of the argument whose buffer it is written to
 /// An entry function is public and carries the unit attribute braid.entry. Entries of a stage of a pipeline (mesh axis pp) also
 /// have braid.stage, the number of their stage, which their names end with (stagedName); braid.micro_batches, up to
-/// `sharded`: it is one micro-batch of a step, which has as many.
+/// `sharded`: it is one micro-batch of a step, which has as many, in the order braid.stage_order of kStageOrders (absent: the first).
 namespace attrs {
 inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", layers = "braid.layers", of = "braid.of",
                                      slot = "braid.slot", decay = "braid.decay", trained = "braid.trained",
@@ -57,8 +57,13 @@ inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", l
                                      schedule = "braid.schedule", overlapDegree = "braid.overlap_degree",
                                      metadata = "braid.metadata", maxDocuments = "braid.max_documents",
                                      spAlgorithm = "braid.sp_algorithm", stage = "braid.stage",
-                                     microBatches = "braid.micro_batches";
+                                     microBatches = "braid.micro_batches", stageOrder = "braid.stage_order";
 } // namespace attrs
+
+/// Orders of micro-batches on a stage: one forward, one backward; the same, with gradients of weights behind the cotangent
+/// that the stage before waits for.
+inline constexpr llvm::StringLiteral kOrder1F1B = "1F1B", kOrderZeroBubble = "ZB-H1",
+                                     kStageOrders[] = {kOrder1F1B, kOrderZeroBubble};
 
 /// What boundaries of stages are called in braid.role.
 inline constexpr llvm::StringLiteral kStageInput = "stage_input", kStageOutput = "stage_output",
@@ -66,6 +71,8 @@ inline constexpr llvm::StringLiteral kStageInput = "stage_input", kStageOutput =
 
 /// The number of an entry's stage; absent: there are no stages.
 std::optional<int64_t> stageOf(mlir::Operation *entry);
+/// Whether its stage sends cotangents on before it computes gradients of weights.
+bool isZeroBubble(mlir::Operation *entry);
 /// What a name that each stage has once is called where all are in one module: "train_step.stage1".
 std::string stagedName(llvm::StringRef name, std::optional<int64_t> stage);
 /// The name without its stage.

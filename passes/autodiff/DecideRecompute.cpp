@@ -328,7 +328,8 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
   int64_t underWay = 1;
   if (std::optional<int64_t> stage = stageOf(function))
     if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches))
-      underWay = std::clamp<int64_t>(axes["pp"] - *stage, 1, parts.getInt());
+      // Of ZB-H1 a stage has as many of which the gradients of weights are missing as there are stages before it.
+      underWay = std::clamp<int64_t>(axes["pp"] - (isZeroBubble(function) ? 0 : *stage), 1, parts.getInt());
   auto algorithm = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm);
   bool gathers = sequence && !(algorithm && algorithm.getValue() == spAlgorithmName(SpAlgorithm::ring));
   Layers layers;

@@ -5,6 +5,8 @@
 // tick t a stage exchanges with the one behind it where t - s is even, with the one before it where it is odd: what one of
 // them has put out forward and the other backward travel at one time. All ranks so agree on one order of their exchanges,
 // in which none waits for a later one, whatever queue they stand in.
+// ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", 2.2) sends a cotangent on before gradients of weights are computed
+// (SplitBackward): stage s does so for micro-batch m behind the cotangent of m + s, so that the stages before it wait for fewer of them.
 #include "mlir/IR/IRMapping.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
@@ -76,8 +78,9 @@ Value sumOverStages(OpBuilder &builder, StringRef name, Value value, StagePlace 
 /// One entry of a micro-batch becomes that of all of them.
 class StageEntry {
 public:
-  StageEntry(func::FuncOp function, StagePlace at, int64_t parts)
-      : function(function), at(at), parts(parts), body(function.getBody().front()), builder(function.getContext()) {}
+  StageEntry(func::FuncOp function, StagePlace at, int64_t parts, bool defers)
+      : function(function), at(at), parts(parts), defers(defers), body(function.getBody().front()),
+        builder(function.getContext()) {}
 
   LogicalResult run() {
     if (failed(read()))
@@ -167,24 +170,47 @@ private:
     return success();
   }
 
-  /// What the next stage waits for, forward; the rest is the backward of a training, or of the same tick without.
+  /// What a micro-batch has to do, in the order in which a stage does it.
+  enum class Work {
+    ahead, ///< what the next stage waits for
+    back, ///< what the one before waits for; without a cotangent that it waits for, all the rest
+    weights, ///< the rest
+  };
+
   void divide() {
+    bool sends = false;
     for (const Boundary &known : boundaries) {
       backward |= known.cotangentInput || known.cotangentOutput;
-      if (!known.output)
-        continue;
-      SmallVector<Value> open = {body.getTerminator()->getOperand(*known.output)};
-      while (!open.empty()) {
-        Operation *op = open.pop_back_val().getDefiningOp();
-        if (!op || !forward.insert(op).second)
-          continue;
-        op->walk([&](Operation *inner) {
-          for (Value operand : inner->getOperands())
-            if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &body)
-              open.push_back(operand);
-        });
-      }
+      sends |= known.cotangentOutput.has_value();
+      mark(known.output, Work::ahead);
     }
+    defers &= sends;
+    if (!defers)
+      return;
+    for (const Boundary &known : boundaries)
+      mark(known.cotangentOutput, Work::back);
+  }
+
+  /// What this result needs and nothing before it did.
+  void mark(std::optional<unsigned> result, Work kind) {
+    if (!result)
+      return;
+    SmallVector<Value> open = {body.getTerminator()->getOperand(*result)};
+    while (!open.empty()) {
+      Operation *op = open.pop_back_val().getDefiningOp();
+      if (!op || !work.try_emplace(op, kind).second)
+        continue;
+      op->walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &body)
+            open.push_back(operand);
+      });
+    }
+  }
+
+  Work workOf(Operation *op) const {
+    auto it = work.find(op);
+    return it != work.end() ? it->second : defers ? Work::weights : Work::back;
   }
 
   //===- Building -------------------------------------------------------------------------------------------------===//
@@ -208,21 +234,29 @@ private:
 
     for (int64_t m = 0; m < parts; ++m)
       maps.push_back(begin(m));
+    // Behind as many cotangents as there are stages before this one.
+    int64_t late = defers ? at.stage : 0, weighted = 0;
     int64_t last = backward ? 2 * (parts + at.stages) - 3 : 2 * (parts - 1) + at.stages - 1;
     for (int64_t tick = 0; tick <= last; ++tick) {
       for (auto [start, place] : std::exchange(coming, {}))
         maps[place.first].map(body.getArgument(place.second), await(builder, start));
       bool ahead = (tick - at.stage) % 2 == 0;
       std::optional<int64_t> part = ahead ? forwardAt(tick, at.stage) : backwardAt(tick, at.stage);
-      if (part)
-        emit(*part, /*isForward=*/ahead);
+      if (part && !backward)
+        emit(*part, {Work::ahead, Work::back});
+      else if (part)
+        emit(*part, ahead ? Work::ahead : Work::back);
       for (CommStartOp start : std::exchange(going, {}))
         (void)await(builder, start);
       exchange(tick, part, ahead);
+      if (defers && !ahead && part && *part >= late)
+        emit(weighted++, Work::weights);
     }
     // What the last exchange has sent.
     for (CommStartOp start : std::exchange(going, {}))
       (void)await(builder, start);
+    while (defers && weighted < parts)
+      emit(weighted++, Work::weights);
 
     SmallVector<Value> results;
     SmallVector<DictionaryAttr> resultAttrs;
@@ -275,21 +309,20 @@ private:
     return backward ? partOf(tick + 1 + stage - 2 * at.stages) : std::nullopt;
   }
 
-  void emit(int64_t m, bool isForward) {
+  void emit(int64_t m, ArrayRef<Work> kinds) {
     IRMapping &map = maps[m];
-    if (!isForward || !backward)
-      for (auto [i, argument] : llvm::enumerate(arguments))
-        if (argument.kind == Kind::sum)
-          map.map(body.getArgument(i), argument.whole);
+    for (auto [i, argument] : llvm::enumerate(arguments))
+      if (argument.kind == Kind::sum)
+        map.map(body.getArgument(i), argument.whole);
     for (Operation &op : body.without_terminator())
-      if (!backward || forward.contains(&op) == isForward)
+      if (llvm::is_contained(kinds, workOf(&op)))
         builder.clone(op, map);
-    if (isForward && backward)
-      return;
+    // What is added to is what the next micro-batch adds to.
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
-      Value value = map.lookupOrDefault(body.getTerminator()->getOperand(i));
-      if (auto alias = function.getResultAttrOfType<IntegerAttr>(i, attrs::alias))
-        arguments[alias.getInt()].whole = value;
+      Value value = body.getTerminator()->getOperand(i);
+      auto alias = function.getResultAttrOfType<IntegerAttr>(i, attrs::alias);
+      if (alias && value.getDefiningOp() && llvm::is_contained(kinds, workOf(value.getDefiningOp())))
+        arguments[alias.getInt()].whole = map.lookup(value);
     }
   }
 
@@ -357,11 +390,12 @@ private:
   func::FuncOp function;
   StagePlace at;
   int64_t parts;
+  bool defers; ///< gradients of weights, where the backward was split
   Block &body;
   OpBuilder builder;
   std::vector<Argument> arguments;
   SmallVector<Boundary> boundaries;
-  DenseSet<Operation *> forward; ///< what the next stage waits for
+  DenseMap<Operation *, Work> work; ///< of those that another stage waits for
   bool backward = false;
   std::vector<IRMapping> maps; ///< of each micro-batch
   std::vector<std::pair<CommStartOp, std::pair<int64_t, unsigned>>>
@@ -454,8 +488,10 @@ class PipelineStagesPass : public braid::impl::PipelineStagesPassBase<PipelineSt
       }
       StagePlace at{stage.value_or(0), stages};
       if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches)) {
+        bool zeroBubble = isZeroBubble(function);
         function->removeAttr(attrs::microBatches);
-        if (failed(StageEntry(function, at, parts.getInt()).run()))
+        function->removeAttr(attrs::stageOrder);
+        if (failed(StageEntry(function, at, parts.getInt(), zeroBubble).run()))
           return signalPassFailure();
       } else if (stage) {
         joinUpdate(function, at, owners);

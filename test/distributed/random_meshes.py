@@ -105,6 +105,8 @@ def variant(draw, description, number):
         options.append(f"--recompute={draw.choice(['all', '0', '1'])}")
     if "sp" in sizes and not NORMED & {mixer["kind"] for mixer in description["mixers"].values()}:
         options.append(f"--sp-algorithm={draw.choice(['auto', 'ring', 'all_gather', 'scan'])}")
+    if "pp" in sizes and draw.random() < 0.5:
+        options.append("--stage-order=ZB-H1")
     return f"drawn-{number}", math.prod(sizes.get(axis, 1) for axis in ("pp", "dp", "sp", "tp")), options
 
 

@@ -85,6 +85,12 @@ def main(model, drawn):
             losses = [evaluated(program, count, folder / source, data) for source in ("one", name) for program, count in ((one, 1), (staged, ranks))]
             check(f"{mesh}: evaluations", max(losses) - min(losses) < 2e-4, losses)
 
+        # Gradients of weights that wait are the same products.
+        late = compiled("late", model, "--mesh=pp=4", "--micro-batches=4", "--stage-order=ZB-H1")
+        alike("ZB-H1", train(late, 4, data, folder / "late"), train(staged, 4, data, folder / "soon"))
+        own, other = step(folder / "late", STEPS), step(folder / "soon", STEPS)
+        check("ZB-H1: every bit of weights and moments", set(own) == set(other) and all(np.array_equal(own[name], other[name]) for name in own))
+
         flags = ("--batch=2", "--micro-batches=2", "--accumulation-steps=2")
         expected = train(compiled("sums", model, *flags[1:]), 1, data, folder / "sums", flags[2])
         alike("pp=2, two batches a step", train(compiled("sums2", model, "--mesh=pp=2", *flags[1:]), 2, data, folder / "sums2", flags[2]), expected)

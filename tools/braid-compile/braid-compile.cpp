@@ -133,6 +133,12 @@ int main(int argc, char **argv) {
   app.add_option("--stage-layers", options.stageLayers,
                  "layers of each stage of a pipeline (pp), as in 7,9,8 (default: the model's, else by their weights)")
       ->type_name("N,..");
+  oneOf(app.add_option(
+            "--stage-order", options.stageOrder,
+            "order of micro-batches on a stage: 1F1B, or ZB-H1, which sends a cotangent on before gradients of "
+            "weights are computed (default: the model's, else 1F1B)"),
+        schedule::stageOrderNames)
+      ->type_name("NAME");
   app.add_option("--recompute", options.recompute,
                  "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
       ->type_name("LAYERS");

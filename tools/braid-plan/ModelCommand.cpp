@@ -533,6 +533,8 @@ plan::Action plan::addModel(CLI::App &app) {
   integerIn(ofDescription(app.add_option("--accumulation-steps", compile.accumulationSteps, asCompile())), 1,
             maxAccumulationSteps);
   integerIn(ofDescription(app.add_option("--micro-batches", compile.microBatches, asCompile())), 1, maxMicroBatches);
+  oneOf(ofDescription(app.add_option("--stage-order", compile.stageOrder, asCompile())), schedule::stageOrderNames)
+      ->type_name("NAME");
   ofDescription(app.add_option("--stage-layers", compile.stageLayers, asCompile()))->type_name("N,..");
   integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
   integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
