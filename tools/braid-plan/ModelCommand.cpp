@@ -357,6 +357,17 @@ void printStages(const Plan &plan) {
                plan.stages[longest].layers().size() > 1
                    ? "--stage-layers shares layers out otherwise"
                    : "it has no layers to give away, fewer stages (pp) leave others less idle");
+  // Of what trains, stages that wait have something else to do.
+  const runtime::Program &program = plan.program;
+  bool trains = plan.entries.front() == "accumulate_step", ordered = program.metadata("schedule.stage_order") == "1F1B";
+  if (plan.forecast && trains && ordered && plan.forecast->measures.bubble > 0.1)
+    fmt::print(
+        "  stages wait for each other {:.0f} % of the time: --stage-order=ZB-H1 has gradients of weights computed "
+        "meanwhile{}\n",
+        100 * plan.forecast->measures.bubble,
+        numberOf(program, "train.micro_batches") < 4.0 * static_cast<double>(plan.stages.size())
+            ? ", and more --micro-batches leave less to wait for"
+            : "");
 }
 
 void printText(const Plan &plan) {
