@@ -3,6 +3,7 @@
 #include "runtime/ProgramChecks.h"
 #include "runtime/schema/Program_generated.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace braid::runtime {
@@ -49,6 +50,7 @@ private:
   std::vector<int64_t> counts;    // of the repeats around the current command
   std::vector<uint32_t> recorded; // the stream that records each event
   std::unordered_map<uint32_t, std::string> waited;
+  std::unordered_map<uint32_t, LaunchRules> rules; // of the kernels of its launches
   std::string where; // what errors start with
 
   void reach(uint32_t arena, uint64_t end) { found.reach[arena] = std::max(found.reach[arena], end); }
@@ -194,7 +196,7 @@ private:
 
     size_t params = kernel.params() ? kernel.params()->size() : 0;
     size_t args = launch.args() ? launch.args()->size() : 0;
-    std::unordered_map<std::string_view, bool> seen;
+    std::unordered_map<std::string_view, const schema::Arg *> seen;
     std::unordered_map<std::string_view, schema::ParamKind> kinds;
     for (size_t i = 0; i < params; ++i)
       kinds.emplace(kernel.params()->Get(i)->name()->string_view(), kernel.params()->Get(i)->kind());
@@ -204,7 +206,7 @@ private:
       auto kind = kinds.find(name);
       if (kind == kinds.end())
         return corrupt("{}: the kernel has no parameter '{}'", where, name);
-      if (!seen.emplace(name, true).second)
+      if (!seen.emplace(name, &arg).second)
         return corrupt("{}: argument '{}' is given twice", where, name);
       BRAID_TRY(checkArg(arg, name, kind->second));
     }
@@ -213,7 +215,19 @@ private:
         if (!seen.count(name))
           return corrupt("{}: parameter '{}' has no argument ({} arguments for {} parameters)", where, name, args,
                          params);
-    return Status::success();
+    std::vector<const schema::Arg *> ordered;
+    for (size_t i = 0; i < params; ++i)
+      ordered.push_back(seen.at(kernel.params()->Get(i)->name()->string_view()));
+    int64_t grid[3];
+    std::copy(launch.grid()->begin(), launch.grid()->end(), grid);
+    return rulesOf(launch.kernel(), kernel).check(kernel, ordered, grid).withContext(where);
+  }
+
+  const LaunchRules &rulesOf(uint32_t index, const schema::Kernel &kernel) {
+    auto [found, isNew] = rules.try_emplace(index);
+    if (isNew)
+      (void)found->second.read(kernel).ok(); // checkKernels() has asked
+    return found->second;
   }
 
   Status checkArg(const schema::Arg &arg, std::string_view name, schema::ParamKind kind) {

@@ -264,12 +264,13 @@ Status checkKernels(const Program &program) {
           return corrupt("kernel '{}': parameter '{}' has unknown kind {}", name, param->name()->string_view(),
                          static_cast<int>(param->kind()));
         size_t axes = param->axes() ? param->axes()->size() : 0, sizes = param->sizes() ? param->sizes()->size() : 0;
-        if (axes != sizes)
+        if (axes != sizes && axes > 0)
           return corrupt("kernel '{}': parameter '{}' names {} axes but has {} sizes", name,
                          param->name()->string_view(), axes, sizes);
       }
     BRAID_TRY(checkTensorMaps(program, *kernel));
     BRAID_TRY(checkParameterBytes(program, *kernel));
+    BRAID_TRY(LaunchRules().read(*kernel).withContext(fmt::format("kernel '{}'", name)));
   }
   if (!kernels.empty() && !program.file().code())
     return corrupt("{} kernels but no code", kernels.size());

@@ -3,6 +3,11 @@
 
 #include "runtime/Program.h"
 
+namespace braid::schema {
+struct Arg;
+struct Kernel;
+} // namespace braid::schema
+
 namespace braid::runtime {
 
 // Deeper nests of repeats are refused: sessions keep iteration counters in fixed arrays.
@@ -29,6 +34,30 @@ Status checkTogether(const Program &program);
 std::vector<int64_t> globalShape(const Program &program, const TensorInfo &tensor);
 // The command list of one entry of the program; its commands and reach are set.
 Status checkEntry(const Program &program, EntryInfo &entry);
+// What a kernel asks of the arguments of its launches (LaunchChecks.cpp).
+class LaunchRules {
+public:
+  // Of a kernel whose parameters have been looked at. An error names the parameter or the bound.
+  Status read(const schema::Kernel &kernel);
+  // Of a launch: an argument of the right kind for every parameter, in their order, and its grid. An error names the
+  // argument and both numbers.
+  Status check(const schema::Kernel &kernel, std::span<const schema::Arg *const> args,
+               std::span<const int64_t> grid) const;
+
+private:
+  static constexpr uint32_t noParam = UINT32_MAX;
+  struct Term { // a number, or the parameter that gives it
+    int64_t value;
+    uint32_t param;
+  };
+  struct Pointer {
+    bool known = false; // its sizes are in the file
+    std::vector<Term> sizes, strides; // no strides: row-major
+  };
+  static std::string shapeOf(const Pointer &pointer, std::span<const schema::Arg *const> args);
+  std::vector<Pointer> pointers; // by parameter
+};
+
 // Hash of the code, CPU features of this machine.
 Status checkCode(const Program &program);
 

@@ -1,6 +1,7 @@
 //===- ProgramWriter.cpp - phase `commands` -> the bytes of a program file ----------------------------------------===//
 #include "compiler/serialize/ProgramWriter.h"
 
+#include "compiler/serialize/KernelBounds.h"
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "dialects/tile/TileDialect.h"
@@ -160,6 +161,8 @@ private:
   Offsets<schema::Kernel> writeKernels() {
     Offsets<schema::Kernel> table;
     std::pair<size_t, size_t> image; // where the kernel's is, and its size
+    llvm::StringMap<SmallVector<cmd::LaunchOp>> launches;
+    program.walk([&](cmd::LaunchOp launch) { launches[launch.getKernel()].push_back(launch); });
     for (auto kernel : module.getOps<func::FuncOp>()) {
       if (!kernel->hasAttr(tile::kKernelAttr))
         continue;
@@ -171,25 +174,36 @@ private:
         auto buffer = dyn_cast<MemRefType>(argument.getType());
         bool pointer = slot.kind == SlotKind::pointer && buffer;
         fb::Offset<fb::Vector<fb::Offset<fb::String>>> axes;
-        fb::Offset<fb::Vector<int64_t>> sizes;
+        fb::Offset<fb::Vector<int64_t>> sizes, strides;
         if (auto names = kernel.getArgAttrOfType<ArrayAttr>(slot.argument, tile::kAxesAttr); names && pointer) {
           Offsets<fb::String> list;
           for (auto axis : names.getAsRange<StringAttr>())
             list.push_back(builder.CreateSharedString(axis.str()));
           axes = builder.CreateVector(list);
-          SmallVector<int64_t> shape(buffer.getShape());
-          llvm::replace(shape, ShapedType::kDynamic, int64_t(-1));
-          sizes = builder.CreateVector(shape.data(), shape.size());
         }
+        auto numbers = [&](ArrayRef<int64_t> list) {
+          SmallVector<int64_t> copy(list);
+          llvm::replace(copy, ShapedType::kDynamic, int64_t(-1));
+          return builder.CreateVector(copy.data(), copy.size());
+        };
+        if (pointer)
+          sizes = numbers(buffer.getShape());
+        if (auto layout = buffer ? dyn_cast<StridedLayoutAttr>(buffer.getLayout()) : nullptr)
+          strides = numbers(layout.getStrides());
         params.push_back(schema::CreateParam(builder, string(slot.name), static_cast<schema::ParamKind>(slot.kind),
                                              pointer ? elementType(buffer.getElementType()).value_or(schema::DType::u8)
                                                      : schema::DType::u8,
-                                             pointer && isWrittenByKernel(argument), axes, sizes));
+                                             pointer && isWrittenByKernel(argument), axes, sizes, strides));
       }
       auto list = builder.CreateVector(params);
       auto name = string(kernel.getSymName());
+      auto bounds = writeBounds(kernelBounds(kernel, signatures.back(), launches.lookup(kernel.getSymName())));
       if (parts.kernels.empty()) {
-        table.push_back(schema::CreateKernel(builder, name, list));
+        schema::KernelBuilder made(builder);
+        made.add_name(name);
+        made.add_params(list);
+        made.add_bounds(bounds);
+        table.push_back(made.Finish());
         continue;
       }
       const CudaKernel &compiled = parts.kernels[table.size()];
@@ -213,10 +227,21 @@ private:
       }
       table.push_back(schema::CreateKernel(builder, name, list, compiled.threads, compiled.sharedBytes,
                                            compiled.registers, compiled.spillBytes, compiled.stackBytes, image.first,
-                                           image.second, compiled.scratchBytes, maps, compiled.waits,
-                                           compiled.cluster));
+                                           image.second, compiled.scratchBytes, maps, compiled.waits, compiled.cluster,
+                                           bounds));
     }
     return table;
+  }
+
+  fb::Offset<fb::Vector<fb::Offset<schema::Bound>>> writeBounds(ArrayRef<KernelBound> bounds) {
+    if (bounds.empty())
+      return {};
+    Offsets<schema::Bound> table;
+    for (const KernelBound &bound : bounds)
+      table.push_back(schema::CreateBound(builder, bound.number, bound.extent, bound.least,
+                                          static_cast<int32_t>(bound.of), static_cast<uint32_t>(bound.dimension),
+                                          bound.per, bound.times, static_cast<int32_t>(bound.perSlot), bound.most));
+    return builder.CreateVector(table);
   }
 
   fb::Offset<schema::Mesh> writeMesh() {

@@ -81,6 +81,31 @@ struct Sample : TestProgram {
     return map;
   }
 
+  // Its kernel says what it asks of launches: x is [4, 8], and a program takes two of its rows.
+  schema::KernelT &theKernel() {
+    schema::KernelT &kernel = *kernels[addScaled];
+    kernel.params[0]->type = schema::DType::f32, kernel.params[0]->sizes = {-1, 8};
+    kernel.params.push_back(std::make_unique<schema::ParamT>());
+    kernel.params.back()->name = "x.dim0", kernel.params.back()->kind = schema::ParamKind::i64;
+    theLaunch().args.push_back(arg("x.dim0", int64_t(4)));
+    theLaunch().grid = {2, 1, 1};
+    theBound(0, true).of = 0, kernel.bounds[0]->per = 2;
+    return kernel;
+  }
+  schema::BoundT &theBound(uint32_t number, bool extent) {
+    auto &bound = *kernels[addScaled]->bounds.emplace_back(std::make_unique<schema::BoundT>());
+    bound.param = number, bound.extent = extent;
+    return bound;
+  }
+  // Rows of x that do not follow each other.
+  void theStride(int64_t stride) {
+    theKernel().params[0]->strides = {-1, 1};
+    kernels[addScaled]->params.push_back(std::make_unique<schema::ParamT>());
+    kernels[addScaled]->params.back()->name = "x.stride0",
+    kernels[addScaled]->params.back()->kind = schema::ParamKind::i64;
+    theLaunch().args.push_back(arg("x.stride0", stride));
+  }
+
   schema::CommandT &at(size_t i) { return *entries[0]->commands[i]; }
   schema::LaunchT &theLaunch() { return *at(0).body.AsLaunch(); }
   schema::CopyT &theCopy() { return *at(1).body.AsRepeat()->commands[0]->body.AsCopy(); }
@@ -187,6 +212,19 @@ const Case cases[] = {
      [](Sample &p) { p.theMap().box[1] = 64; }},
     {"tensor map 0: a row of the box of 'out' has 16 bytes; valid: 128, 64, 32",
      [](Sample &p) { p.theMap().box[1] = 4; }},
+    {"kernel 'add_scaled': parameter 'x' has elements of unknown type 77",
+     [](Sample &p) { p.theKernel().params[0]->type = static_cast<schema::DType>(77); }},
+    {"kernel 'add_scaled': parameter 'scale' has sizes, but is no pointer", [](Sample &p) { p.theKernel().params[3]->sizes = {4}; }},
+    {"kernel 'add_scaled': parameter 'y': dim0 is -1, and no i64 parameter 'y.dim0' gives it", [](Sample &p) { p.theKernel().params[1]->sizes = {-1}; }},
+    {"kernel 'add_scaled': parameter 'x': dim0 is -2, and no", [](Sample &p) { p.theKernel().params[0]->sizes[0] = -2; }},
+    {"kernel 'add_scaled': parameter 'x' has 2 sizes but 1 strides", [](Sample &p) { p.theKernel().params[0]->strides = {8}; }},
+    {"kernel 'add_scaled': bound 1 is of parameter 5 of 5", [](Sample &p) { p.theKernel(), p.theBound(5, false); }},
+    {"kernel 'add_scaled': bound 1 is of extent 3 of 3", [](Sample &p) { p.theKernel(), p.theBound(3, true); }},
+    {"kernel 'add_scaled': bound 1 is of parameter 'scale', which is no i64", [](Sample &p) { p.theKernel(), p.theBound(3, false); }},
+    {"kernel 'add_scaled': bound 0 is dimension 2 of parameter 0, which the kernel has not", [](Sample &p) { p.theKernel().bounds[0]->dim = 2; }},
+    {"kernel 'add_scaled': bound 0 is dimension 0 of parameter 1, which the kernel has not", [](Sample &p) { p.theKernel().bounds[0]->of = 1; }},
+    {"kernel 'add_scaled': bound 0: a size / 0 * 1; valid: 1 and more", [](Sample &p) { p.theKernel().bounds[0]->per = 0; }},
+    {"kernel 'add_scaled': bound 0: a size / parameter 3, which is no i64 of the kernel", [](Sample &p) { p.theKernel().bounds[0]->per_param = 3; }},
     {"6 kernels but no code", [](Sample &p) { p.code.reset(); }},
     {"no streams: stream 0 must be compute", [](Sample &p) { p.streams.clear(); }},
     {"stream 0 'compute' must be compute, but has axis 'dp'", [](Sample &p) { p.streams[0]->axis = "dp"; }},
@@ -219,6 +257,19 @@ const Case cases[] = {
     {"buffer 'x': arena 5 of 2", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(5, 0, 4)); }},
     {"buffer 'x': 8 bytes at offset 5000 leave arena 'io' of 4096 bytes", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(1, 5000, 8)); }},
     {"buffer 'x': its repeats reach byte 4100 of arena 'io', which has 4096", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(1, 4000, 100)); }},
+    {"(kernel 'add_scaled'): its grid has 1048577 programs, but they write 128 bytes", [](Sample &p) { p.theLaunch().grid = {1048577, 1, 1}; }},
+    {"(kernel 'add_scaled'): argument 'x' of 5x8 f32 needs 160 bytes but its buffer has 128", [](Sample &p) { p.theKernel(), p.theLaunch().args[4] = arg("x.dim0", int64_t(5)); }},
+    {"argument 'x' of 4x8 f32 needs 128 bytes but its buffer has 124", [](Sample &p) { p.theKernel(), p.theLaunch().args[0] = arg("x", buffer(1, 0, 124)); }},
+    {"argument 'x' of 9223372036854775807x8 f32 needs 4503599627370500 bytes", [](Sample &p) { p.theKernel(), p.theLaunch().args[4] = arg("x.dim0", INT64_MAX); }},
+    {"argument 'x.dim0' is -1; a size is not negative", [](Sample &p) { p.theKernel(), p.theLaunch().args[4] = arg("x.dim0", int64_t(-1)); }},
+    {"argument 'x' of 4x8 f32 needs 140 bytes but its buffer has 128", [](Sample &p) { p.theStride(9); }},
+    {"argument 'x.stride0' is -9; a stride is not negative", [](Sample &p) { p.theStride(-9); }},
+    {"extent 0 of its grid is 3, but 'x' has size 4 in dimension 0, of which the kernel takes 2 at a time, so at most 2", [](Sample &p) { p.theKernel(), p.theLaunch().grid[0] = 3; }},
+    {"extent 0 of its grid is 2, but 'x' has size 4 in dimension 0, of which the kernel takes 8 at a time, so at most 1", [](Sample &p) { p.theKernel().bounds[0]->per_param = 4; }},
+    {"extent 1 of its grid is 2, but the kernel takes at most 1", [](Sample &p) { p.theKernel(), p.theBound(1, true).most = 1, p.theLaunch().grid[1] = 2; }},
+    {"argument 'x.dim0' is 4, but the kernel takes 5 and more", [](Sample &p) { p.theKernel(), p.theBound(4, false).least = 5; }},
+    {"argument 'x.dim0' is 4, but 'x' has size 8 in dimension 1, of which the kernel takes 3 at a time, so at most 3",
+     [](Sample &p) { p.theKernel(); auto &bound = p.theBound(4, false); bound.of = 0, bound.dim = 1, bound.per = 3; }},
     {"command 0 'first': 2 layers, but not as many iterations of its 0 enclosing repeats", [](Sample &p) { p.at(0).layers = {0, 1}; }},
     {"command 1.0 'move': 3 layers, but not as many iterations of its 1 enclosing repeats", [](Sample &p) { p.at(1).body.AsRepeat()->commands[0]->layers = {0, 1, 2}; }},
     {"buffer 'x': 1 strides but 0 enclosing repeats", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(1, 0, 4, {8})); }},
@@ -313,6 +364,28 @@ TEST(Program, RefusesEveryBrokenRule) {
         << "expected: " << broken.sentence << "\n     got: " << loaded.message();
     EXPECT_EQ(loaded.message().rfind("test.braid: ", 0), 0u) << loaded.message();
   }
+}
+
+// What the cases of launches damage is valid, and so is what touches no more than is there.
+TEST(Program, LaunchesWithinWhatTheirKernelAsks) {
+  auto accepted = [](auto &&change) {
+    Sample sample;
+    change(sample);
+    return sample.parse().status().message();
+  };
+  EXPECT_EQ(accepted([](Sample &p) { p.theKernel(); }), "");
+  EXPECT_EQ(accepted([](Sample &p) { p.theStride(8); }), "");
+  EXPECT_EQ(accepted([](Sample &p) { p.theKernel(), p.theLaunch().args[4] = arg("x.dim0", int64_t(3)); }), "");
+  EXPECT_EQ(accepted([](Sample &p) {
+              p.theKernel().bounds[0]->times = 3; // ceil(4 / 2) * 3
+              p.theLaunch().grid[0] = 6;
+            }),
+            "");
+  EXPECT_EQ(accepted([](Sample &p) { // nothing is there, and nobody looks at it
+              p.theKernel().bounds.clear();
+              p.theLaunch().args[0] = arg("x", buffer(1, 0, 0)), p.theLaunch().args[4] = arg("x.dim0", int64_t(0));
+            }),
+            "");
 }
 
 TEST(Program, RefusesWhatIsNoProgram) {
