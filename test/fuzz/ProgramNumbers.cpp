@@ -157,19 +157,19 @@ constexpr int changes = 9;
 
 // The number as it is after change `which`, or nothing where that is no change. `other`: another of its kind.
 std::optional<int64_t> changed(int64_t now, int which, int64_t other) {
-  int64_t to = now;
+  auto from = static_cast<uint64_t>(now), to = from; // they wrap
   switch (which) {
   case 0: to = 0; break;
-  case 1: to = now + 1; break;
-  case 2: to = now * 2; break;
-  case 3: to = other; break;
-  case 4: to = now - 1; break;
-  case 5: to = int64_t(1) << 40; break;
-  case 6: to = -1; break;
-  case 7: to = now / 2; break;
-  case 8: to = now + 1000; break;
+  case 1: to = from + 1; break;
+  case 2: to = from * 2; break;
+  case 3: to = static_cast<uint64_t>(other); break;
+  case 4: to = from - 1; break;
+  case 5: to = uint64_t(1) << 40; break;
+  case 6: to = UINT64_MAX; break;
+  case 7: to = static_cast<uint64_t>(now / 2); break;
+  case 8: to = from + 1000; break;
   }
-  return to == now ? std::nullopt : std::optional(to);
+  return to == from ? std::nullopt : std::optional(static_cast<int64_t>(to));
 }
 
 int64_t read(const Number &number) {
