@@ -197,9 +197,9 @@ private:
     size_t params = kernel.params() ? kernel.params()->size() : 0;
     size_t args = launch.args() ? launch.args()->size() : 0;
     std::unordered_map<std::string_view, const schema::Arg *> seen;
-    std::unordered_map<std::string_view, schema::ParamKind> kinds;
+    std::unordered_map<std::string_view, const schema::Param *> kinds;
     for (size_t i = 0; i < params; ++i)
-      kinds.emplace(kernel.params()->Get(i)->name()->string_view(), kernel.params()->Get(i)->kind());
+      kinds.emplace(kernel.params()->Get(i)->name()->string_view(), kernel.params()->Get(i));
     for (size_t i = 0; i < args; ++i) {
       const schema::Arg &arg = *launch.args()->Get(i);
       std::string_view name = arg.name()->string_view();
@@ -208,7 +208,7 @@ private:
         return corrupt("{}: the kernel has no parameter '{}'", where, name);
       if (!seen.emplace(name, &arg).second)
         return corrupt("{}: argument '{}' is given twice", where, name);
-      BRAID_TRY(checkArg(arg, name, kind->second));
+      BRAID_TRY(checkArg(arg, name, *kind->second));
     }
     if (args != params)
       for (const auto &[name, kind] : kinds)
@@ -230,7 +230,8 @@ private:
     return found->second;
   }
 
-  Status checkArg(const schema::Arg &arg, std::string_view name, schema::ParamKind kind) {
+  Status checkArg(const schema::Arg &arg, std::string_view name, const schema::Param &param) {
+    schema::ParamKind kind = param.kind();
     if (arg.value_type() == schema::Value::NONE || arg.value_type() > schema::Value::MAX || !arg.value())
       return corrupt("{}: argument '{}' has no value", where, name);
     schema::Value wanted = schema::Value::FloatValue; // f32, f64
@@ -242,7 +243,7 @@ private:
       return corrupt("{}: argument '{}' is a {} but the parameter is of kind {}", where, name,
                      schema::EnumNameValue(arg.value_type()), schema::EnumNameParamKind(kind));
     if (const auto *value = arg.value_as_BufferValue())
-      return checkBuffer(name, *value->buffer());
+      return checkTyped(name, *value->buffer(), param.type());
     return Status::success();
   }
 

@@ -106,7 +106,7 @@ Status LaunchRules::check(const schema::Kernel &kernel, std::span<const schema::
     }
     uint64_t bytes = args[i]->value_as_BufferValue()->buffer()->bytes();
     auto needed = empty ? 0 : static_cast<uint64_t>(last + 1) * sizeOf(type);
-    if (needed > bytes)
+    if (needed > bytes || (needed < bytes && kernel.params()->Get(i)->exact()))
       return corrupt("argument '{}' of {} {} needs {} bytes but its buffer has {}", nameOf(i), shapeOf(pointer, args),
                      toString(type), needed, bytes);
   }

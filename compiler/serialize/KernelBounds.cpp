@@ -181,6 +181,23 @@ bool holds(const KernelBound &bound, func::FuncOp kernel, const KernelSignature 
 
 } // namespace
 
+bool fillsItsBuffers(func::FuncOp kernel, const KernelSlot &pointer, ArrayRef<cmd::LaunchOp> launches) {
+  auto type = dyn_cast<MemRefType>(kernel.getArgument(pointer.argument).getType());
+  if (!type || !type.getLayout().isIdentity() || !type.getElementType().isIntOrFloat())
+    return false;
+  return llvm::all_of(launches, [&](cmd::LaunchOp launch) {
+    auto buffer = dyn_cast_or_null<cmd::BufferAttr>(launch.getArgs().get(pointer.name));
+    auto bytes = static_cast<uint64_t>(type.getElementTypeBitWidth() / 8);
+    for (int64_t d = 0; d < type.getRank(); ++d) {
+      auto size = dyn_cast_or_null<IntegerAttr>(launch.getArgs().get(pointer.name + ".dim" + std::to_string(d)));
+      if (type.isDynamicDim(d) && !size)
+        return false;
+      bytes *= static_cast<uint64_t>(type.isDynamicDim(d) ? size.getInt() : type.getDimSize(d));
+    }
+    return buffer && static_cast<uint64_t>(buffer.getBytes()) == bytes;
+  });
+}
+
 std::vector<KernelBound> kernelBounds(func::FuncOp kernel, const KernelSignature &signature,
                                       ArrayRef<cmd::LaunchOp> launches) {
   std::vector<KernelBound> bounds = Finder(kernel, signature).run();

@@ -27,6 +27,9 @@ struct KernelBound {
 std::vector<KernelBound> kernelBounds(mlir::func::FuncOp kernel, const KernelSignature &signature,
                                       llvm::ArrayRef<cmd::LaunchOp> launches);
 
+/// Whether every launch gives the pointer a buffer of as many bytes as its sizes say.
+bool fillsItsBuffers(mlir::func::FuncOp kernel, const KernelSlot &pointer, llvm::ArrayRef<cmd::LaunchOp> launches);
+
 } // namespace braid
 
 #endif // COMPILER_SERIALIZE_KERNELBOUNDS_H

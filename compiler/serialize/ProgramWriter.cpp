@@ -169,6 +169,7 @@ private:
       signatures.push_back(KernelSignature::of(kernel));
       kernels[kernel.getSymName()] = table.size();
       Offsets<schema::Param> params;
+      SmallVector<cmd::LaunchOp> own = launches.lookup(kernel.getSymName());
       for (const KernelSlot &slot : signatures.back().slots) {
         BlockArgument argument = kernel.getArgument(slot.argument);
         auto buffer = dyn_cast<MemRefType>(argument.getType());
@@ -193,11 +194,12 @@ private:
         params.push_back(schema::CreateParam(builder, string(slot.name), static_cast<schema::ParamKind>(slot.kind),
                                              pointer ? elementType(buffer.getElementType()).value_or(schema::DType::u8)
                                                      : schema::DType::u8,
-                                             pointer && isWrittenByKernel(argument), axes, sizes, strides));
+                                             pointer && isWrittenByKernel(argument), axes, sizes, strides,
+                                             pointer && fillsItsBuffers(kernel, slot, own)));
       }
       auto list = builder.CreateVector(params);
       auto name = string(kernel.getSymName());
-      auto bounds = writeBounds(kernelBounds(kernel, signatures.back(), launches.lookup(kernel.getSymName())));
+      auto bounds = writeBounds(kernelBounds(kernel, signatures.back(), own));
       if (parts.kernels.empty()) {
         schema::KernelBuilder made(builder);
         made.add_name(name);
