@@ -125,8 +125,8 @@ using Body = function_ref<Step(SmallVector<Value> carried, SmallVector<Value> st
 class LayerWalk {
 public:
   /// `firstValue`: its place among what is carried.
-  LayerWalk(EntryBuilder &entry, Value documents, bool cached, bool drops, size_t firstValue)
-      : entry(entry), documents(documents), cached(cached), drops(drops), firstValue(firstValue) {}
+  LayerWalk(EntryBuilder &entry, const LayerFlow &flow, bool cached, bool drops, size_t firstValue)
+      : entry(entry), flow(flow), cached(cached), drops(drops), firstValue(firstValue) {}
 
   Step group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, ValueRange weights);
 
@@ -136,7 +136,7 @@ private:
   Step repeat(int64_t count, Step in, ValueRange weights, Body body);
 
   EntryBuilder &entry;
-  Value documents;
+  const LayerFlow &flow;
   bool cached, drops;
   size_t firstValue;
 };
@@ -144,19 +144,23 @@ private:
 } // namespace
 
 Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
-  SmallVector<Value> operands = {in.carried[0], documents};
+  SmallVector<Value> operands = {in.carried[0], flow.documents};
   if (layer.routerLoss)
     operands.push_back(in.carried[1]);
   if (layer.firstValue)
     operands.push_back(in.carried[firstValue]);
   if (layer.draws)
     operands.push_back(in.carried.back());
+  if (layer.embedding)
+    operands.push_back(flow.embedding);
   if (cached)
     llvm::append_range(operands, in.states);
   else
     for (const StateDecl &s : layer.states)
       operands.push_back(entry.zeros(s.type));
-  llvm::append_range(operands, weights);
+  auto own = weights.begin();
+  for (const WeightDecl &w : layer.weights)
+    operands.push_back(w.shared ? flow.shared.lookup(w.name) : *own++);
   func::FuncOp callee = layer.function;
   auto results = func::CallOp::create(entry.builder, entry.loc(callee.getName()), callee, operands).getResults();
 
@@ -240,9 +244,9 @@ Step LayerWalk::group(const LayerGroup &group, ArrayRef<Layer> layers, Step in, 
     for (auto [run, layer] : llvm::zip_equal(group.runs, layers)) {
       size_t numStates = cached ? layer.states.size() : 0;
       Step part{all.carried, SmallVector<Value>(ArrayRef(states).slice(state, numStates)), {}, {}};
-      part = this->run(run, layer, std::move(part), ArrayRef(weights).slice(weight, layer.weights.size()));
+      part = this->run(run, layer, std::move(part), ArrayRef(weights).slice(weight, layer.ownWeights()));
       state += numStates;
-      weight += layer.weights.size();
+      weight += layer.ownWeights();
       all.carried = std::move(part.carried);
       llvm::append_range(all.states, part.states);
       llvm::append_range(all.counts, part.counts);
@@ -281,7 +285,7 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
   Step step{{flow.x}, {}, {}, {}};
   if (flow.routerLoss)
     step.carried.push_back(flow.routerLoss);
-  LayerWalk walk(entry, flow.documents, cached, drops, step.carried.size());
+  LayerWalk walk(entry, flow, cached, drops, step.carried.size());
   if (flow.firstValue)
     step.carried.push_back(flow.firstValue);
   if (flow.drawKeys)
@@ -293,7 +297,7 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
     SmallVector<int64_t> perRound;
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers)) {
       numStates += cached ? layer.states.size() : 0;
-      numWeights += layer.weights.size();
+      numWeights += layer.ownWeights();
       if (layer.numExperts)
         perRound.push_back(run.count);
     }

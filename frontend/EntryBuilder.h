@@ -3,6 +3,7 @@
 #define FRONTEND_ENTRYBUILDER_H
 
 #include "frontend/Parameters.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace braid {
 
@@ -53,6 +54,8 @@ struct LayerFlow {
   mlir::Value x, documents, routerLoss; ///< routerLoss [B, T]: null where nothing is trained
   mlir::Value firstValue; ///< null where no layer has one; zeros before the first that does
   mlir::Value drawKeys; ///< [B, 3]: null where no layer draws
+  mlir::Value embedding; ///< what the first layer of the model reads: null where no other reads it, too
+  llvm::StringMap<mlir::Value> shared; ///< weights that several layers read
   llvm::SmallVector<mlir::Value>
       states; ///< caches, stacked, in plan order; none: states are zeros and their results unused
   llvm::SmallVector<mlir::Value> expertCounts; ///< per group with experts: [layers, E]
@@ -60,7 +63,7 @@ struct LayerFlow {
   llvm::SmallVector<mlir::Value> expertDropped; ///< the same where any layer has a capacity
 };
 
-/// Calls all layers: groups and runs as braid.repeat over stacked weights. `weights` in plan order.
+/// Calls all layers: groups and runs as braid.repeat over stacked weights. `weights` in plan order, without shared ones.
 void emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan, const LayerTable &layers,
                 mlir::ValueRange weights, LayerFlow &flow);
 

@@ -66,6 +66,45 @@ static void readRouter(Reader &parent, Errors &errors, RouterSpec &router) {
   r.number("z_loss", router.zLoss, 0.0, 1e3);
 }
 
+DenseSpec braid::readDense(Reader &r) {
+  DenseSpec spec;
+  r.requireInteger("hidden", spec.hidden, 1, maxHidden);
+  r.choice("activation", spec.activation, activationNames());
+  r.boolean("bias", spec.bias);
+  r.number("gate_multiplier", spec.gateMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
+  if (r.has("gate_multiplier") && !ffnActivation(spec.activation).gated) {
+    std::vector<StringRef> gated;
+    for (const Activation &each : ffnActivations())
+      if (each.gated)
+        gated.push_back(each.name);
+    r.error("gate_multiplier",
+            "has no gate to be of with activation \"" + spec.activation + "\"; valid: with " + json::join(gated));
+  }
+  return spec;
+}
+
+std::optional<InjectSpec> braid::readInject(const Value &object, const std::string &path, Errors &errors,
+                                            const ModelSpec &) {
+  Reader r(object, path, errors);
+  InjectSpec spec;
+  if (!r.has("attention"))
+    r.error("attention", "is missing; valid: an object such as {\"heads\": 8, \"head_dim\": 64}");
+  if (const Value *attention = r.objectAt("attention")) {
+    Reader a(*attention, r.pathOf("attention"), errors);
+    spec.attention = readAttention(a, errors);
+  }
+  if (const Value *ffn = r.objectAt("ffn", /*nullable=*/true)) {
+    Reader f(*ffn, r.pathOf("ffn"), errors);
+    spec.ffn = readDense(f);
+  }
+  r.integer("attention_adapter_rank", spec.attentionAdapterRank, 0, maxWidth);
+  int64_t before = errors.number();
+  r.integer("ffn_adapter_rank", spec.ffnAdapterRank, 0, maxWidth);
+  if (spec.ffnAdapterRank && !spec.ffn && errors.number() == before)
+    r.error("ffn_adapter_rank", "has no feed-forward to be of; valid: together with ffn, or 0");
+  return spec;
+}
+
 std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &path, Errors &errors,
                                       const ModelSpec &model) {
   Reader r(object, path, errors);
@@ -75,19 +114,7 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
     return std::nullopt;
   }
   if (*kind == "dense") {
-    DenseSpec spec;
-    r.requireInteger("hidden", spec.hidden, 1, maxHidden);
-    r.choice("activation", spec.activation, activationNames());
-    r.boolean("bias", spec.bias);
-    r.number("gate_multiplier", spec.gateMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
-    if (r.has("gate_multiplier") && !ffnActivation(spec.activation).gated) {
-      std::vector<StringRef> gated;
-      for (const Activation &each : ffnActivations())
-        if (each.gated)
-          gated.push_back(each.name);
-      r.error("gate_multiplier",
-              "has no gate to be of with activation \"" + spec.activation + "\"; valid: with " + json::join(gated));
-    }
+    DenseSpec spec = readDense(r);
     spec.residual = readResidual(r, errors, model);
     return spec;
   }

@@ -6,7 +6,8 @@
 
 using namespace braid;
 
-using Signature = std::tuple<std::string, char, bool, int64_t>;
+/// Layers that are equal have equal ones: letters, recomputation, slices, and the number of one that stands alone.
+using Signature = std::tuple<std::string, char, char, bool, int64_t, int64_t>;
 
 /// Runs of equal neighbours in [begin, end).
 static int64_t countRuns(const std::vector<Signature> &layers, int64_t begin, int64_t end) {
@@ -23,8 +24,8 @@ static LayerGroup makeGroup(const std::vector<Signature> &layers, int64_t begin,
     int64_t end = i;
     while (end < begin + period && layers[end] == layers[i])
       ++end;
-    const auto &[mixers, ffn, recompute, overlapDegree] = layers[i];
-    LayerRun run{mixers, ffn, recompute, overlapDegree, end - i, {}};
+    const auto &[mixers, ffn, inject, recompute, overlapDegree, alone] = layers[i];
+    LayerRun run{mixers, ffn, inject, recompute, overlapDegree, end - i, {}};
     for (int64_t round = 0; round < rounds; ++round)
       for (int64_t l = i; l < end; ++l)
         run.layers.push_back(static_cast<int32_t>(l + round * period));
@@ -72,7 +73,9 @@ std::vector<LayerGroup> braid::planLayers(const ModelSpec &spec, int64_t begin, 
   };
   for (const std::string &mixers : spec.mixersOfLayers()) {
     auto l = static_cast<int64_t>(layers.size());
-    layers.emplace_back(mixers, spec.ffnOf(l), spec.schedule.recomputes(l), overlapDegreeOf(l));
+    char inject = spec.injectOf(l);
+    layers.emplace_back(mixers, spec.ffnOf(l), inject, spec.schedule.recomputes(l), overlapDegreeOf(l),
+                        inject == noPart ? -1 : l);
   }
   std::vector<LayerGroup> groups;
   layers.resize(end);

@@ -1,6 +1,7 @@
 //===- LayerPlan.h - which layers are equal and how they repeat ---------------------------------------------------===//
 // LLLNLLLN becomes one group of two rounds: { 3 x L, 1 x N }. Layers of one run share a function; their weights are
-// stacked [rounds, count, ...] (dimensions of 1 left out), so the program does not grow with depth.
+// stacked [rounds, count, ...] (dimensions of 1 left out), so the program does not grow with depth. A layer with a block
+// that it shares is a run of its own: the block's weights are no stack.
 #ifndef FRONTEND_LAYERPLAN_H
 #define FRONTEND_LAYERPLAN_H
 
@@ -11,6 +12,7 @@ namespace braid {
 struct LayerRun {
   std::string mixers; ///< letters: more than one stand side by side
   char ffn;
+  char inject; ///< the block that it shares with other layers
   bool recompute; ///< the backward computes the layer's activations again
   int64_t overlapDegree; ///< token slices of the layer; 0: as many as the model's
   int64_t count;

@@ -4,6 +4,7 @@
 #include "frontend/ModelImport.h"
 #include "frontend/Recurrence.h"
 #include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace braid;
@@ -15,8 +16,8 @@ struct Stage {
   std::optional<int64_t> number; ///< absent: there is one
   bool isFirst, isLast; ///< embeds tokens; computes the loss
   std::vector<LayerGroup> plan;
-  std::vector<ModelTensor> tensors; ///< embedding, layers in plan order, final norm, head
-  size_t firstLayerWeight = 0, numLayerWeights = 0;
+  std::vector<ModelTensor> tensors; ///< embedding, what layers share, layers in plan order, final norm, head
+  size_t firstSharedWeight = 0, firstLayerWeight = 0, numLayerWeights = 0;
   int64_t expertLayersBefore = 0; ///< of stages before it
 };
 
@@ -38,6 +39,9 @@ private:
   int64_t microBatches() const { return std::max<int64_t>(spec.train.microBatches, 1); }
   void collectStages();
   void collectParameters(Stage &stage);
+  /// Weights of the blocks that layers of the stage share.
+  static void collectShared(Stage &stage, const LayerTable &layers);
+  static ModelTensor withDecl(ModelTensor tensor, const WeightDecl &w);
   /// The weights that a token meets in each layer: what experts it does not choose have is not counted.
   std::vector<double> layerCosts();
   ModelTensor normTensor(StringRef part, double value) const;
@@ -54,6 +58,8 @@ private:
   static ValueRange layerWeights(const Stage &stage, ArrayRef<Value> all) {
     return all.slice(stage.firstLayerWeight, stage.numLayerWeights);
   }
+  /// What layers read beside their own weights: those that they share.
+  static void setShared(const Stage &stage, ArrayRef<Value> all, LayerFlow &flow);
   Value embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens);
   Value finalNorm(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x);
   Value head(ArrayRef<Value> all) const { return spec.tieEmbeddings ? all.front() : all.back(); }
@@ -70,7 +76,7 @@ private:
   FloatTypes types;
   std::vector<Stage> stages;
   OwningOpRef<ModuleOp> module;
-  std::map<std::tuple<int64_t, int64_t, bool, std::string, char, bool, int64_t>, Layer> built;
+  std::map<std::tuple<int64_t, int64_t, bool, std::string, char, char, bool, int64_t>, Layer> built;
   int64_t expertLayers = 0;
 };
 
@@ -84,10 +90,10 @@ LayerTable ModelBuilder::layersFor(EntryShape entry, const std::vector<LayerGrou
       // Without a backward there is nothing to compute again.
       bool recompute = run.recompute && !entry.cached;
       int64_t overlapDegree = entry.cached ? 0 : run.overlapDegree;
-      auto [layer, first] =
-          built.try_emplace({entry.batch, entry.tokens, entry.cached, run.mixers, run.ffn, recompute, overlapDegree});
+      auto [layer, first] = built.try_emplace(
+          {entry.batch, entry.tokens, entry.cached, run.mixers, run.ffn, run.inject, recompute, overlapDegree});
       if (first)
-        layer->second = buildLayer(spec, *module, entry, run.mixers, run.ffn, {recompute, overlapDegree});
+        layer->second = buildLayer(spec, *module, entry, {run.mixers, run.ffn, run.inject}, {recompute, overlapDegree});
       layers.push_back(layer->second);
     }
   }
@@ -151,6 +157,25 @@ ModelTensor ModelBuilder::normTensor(StringRef part, double value) const {
           true};
 }
 
+ModelTensor ModelBuilder::withDecl(ModelTensor tensor, const WeightDecl &w) {
+  tensor.dims = w.dims;
+  tensor.init = w.init;
+  tensor.decay = w.decay;
+  tensor.trained = w.trained;
+  tensor.rateScale = w.rateScale;
+  tensor.correctionRate = w.correctionRate;
+  return tensor;
+}
+
+void ModelBuilder::collectShared(Stage &stage, const LayerTable &layers) {
+  llvm::StringSet<> known;
+  for (const auto &group : layers)
+    for (const Layer &layer : group)
+      for (const WeightDecl &w : layer.weights)
+        if (w.shared && known.insert(w.name).second)
+          stage.tensors.push_back(withDecl({w.name, w.shape, w.element, {}, {}, {}}, w));
+}
+
 void ModelBuilder::collectParameters(Stage &stage) {
   LayerTable layers = layersFor(trainShape(), stage.plan);
   std::vector<ModelTensor> &tensors = stage.tensors;
@@ -161,22 +186,20 @@ void ModelBuilder::collectParameters(Stage &stage) {
   };
   if (stage.isFirst || (stage.isLast && spec.tieEmbeddings))
     table("embed.weight", {words, model});
+  stage.firstSharedWeight = tensors.size();
+  collectShared(stage, layers);
   stage.firstLayerWeight = tensors.size();
   for (auto [group, groupLayers] : llvm::zip_equal(stage.plan, layers))
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers)) {
       expertLayers += layer.numExperts ? static_cast<int64_t>(run.layers.size()) : 0;
       for (const WeightDecl &w : layer.weights) {
-        ModelTensor &t =
-            tensors.emplace_back(layerTensor(group, run, "", w.name, RankedTensorType::get(w.shape, w.element)));
-        t.dims = w.dims;
-        t.init = w.init;
+        if (w.shared)
+          continue;
+        auto type = RankedTensorType::get(w.shape, w.element);
+        ModelTensor &t = tensors.emplace_back(withDecl(layerTensor(group, run, "", w.name, type), w));
         if (w.init.ofLayer)
           for (int32_t layer : run.layers)
             llvm::append_range(t.init.values, w.init.ofLayer(layer));
-        t.decay = w.decay;
-        t.trained = w.trained;
-        t.rateScale = w.rateScale;
-        t.correctionRate = w.correctionRate;
       }
     }
   stage.numLayerWeights = tensors.size() - stage.firstLayerWeight;
@@ -198,6 +221,11 @@ StageWeights ModelBuilder::parameters(EntryBuilder &entry, const Stage &stage) {
   for (const ModelTensor &t : stage.tensors)
     values.push_back(entry.argument(t, "parameter"));
   return values;
+}
+
+void ModelBuilder::setShared(const Stage &stage, ArrayRef<Value> all, LayerFlow &flow) {
+  for (size_t i = stage.firstSharedWeight; i < stage.firstLayerWeight; ++i)
+    flow.shared[stage.tensors[i].name] = all[i];
 }
 
 Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens) {
@@ -288,6 +316,8 @@ void ModelBuilder::returnLoads(EntryBuilder &entry, const Stage &stage, const La
   for (const auto &group : layers)
     for (const Layer &layer : group) {
       for (const WeightDecl &weight : layer.weights) {
+        if (weight.shared)
+          continue;
         const ModelTensor &t = *tensor++;
         if (weight.correctionRate != 0)
           entry.gradient(t, CastOp::create(entry.builder, entry.loc("expert_loads"), t.type(), loads[run]));
@@ -322,6 +352,7 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
   if (routerLoss)
     flow.routerLoss = entry.zeros(entry.wide({B, T}));
   flow.firstValue = firstValue(entry, shape);
+  bool readsEmbedding = any(shape, [](const Layer &l) { return l.embedding; });
   if (any(shape, [](const Layer &l) { return l.draws; }))
     flow.drawKeys = entry.input("draw_keys", drawKeysType(builder, B), {rows, 3});
   // What goes from stage to stage, the first dimensions rows and tokens. Keys of draws are no float: they count layers.
@@ -342,9 +373,14 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
       passes("first_value", flow.firstValue, cast<ShapedType>(flow.firstValue.getType()), 2);
     if (flow.drawKeys)
       passes("draw_keys", flow.drawKeys, cast<ShapedType>(flow.drawKeys.getType()), 1);
+    if (readsEmbedding)
+      passes("embedding", flow.embedding, entry.tensor({B, T, spec.dModel}), 2);
   }
   if (stage.isFirst)
     flow.x = embed(entry, all, tokens);
+  if (stage.isFirst && readsEmbedding)
+    flow.embedding = flow.x;
+  setShared(stage, all, flow);
   emitLayers(entry, stage.plan, layers, layerWeights(stage, all), flow);
   for (auto &[name, value, dims] : boundary)
     if (!stage.isLast)
@@ -418,6 +454,8 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
   flow.documents = DocumentsOp::create(builder, entry.loc("documents"), entry.integers({B, tokenCount}), cuSeqlens,
                                        Value(), builder.getI64IntegerAttr(0));
   flow.x = embed(entry, all, tokens);
+  flow.embedding = flow.x;
+  setShared(stage, all, flow);
   flow.firstValue = firstValue(entry, shape);
   emitLayers(entry, stage.plan, layers, layerWeights(stage, all), flow);
 
@@ -437,9 +475,10 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
 
 std::vector<ModelTensor> ModelBuilder::allTensors() const {
   std::vector<ModelTensor> all;
+  llvm::StringSet<> known; // of tensors that are of no layers, the embedding and blocks
   for (const Stage &stage : stages)
     for (const ModelTensor &t : stage.tensors)
-      if (stage.isFirst || t.name != "embed.weight")
+      if (StringRef(t.name).starts_with("layers.") || known.insert(t.name).second)
         all.push_back(t);
   return all;
 }

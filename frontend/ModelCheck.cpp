@@ -38,6 +38,7 @@ private:
   void mixer(const std::string &path, const LsmSpec &spec);
   void mixer(const std::string &path, const RecurrenceSpec &spec);
   void ffn(const std::string &path, const MoeSpec &moe);
+  void injects();
   void blocks();
   void train();
   void schedule();
@@ -467,6 +468,36 @@ void Checker::schedule() {
                .str());
 }
 
+/// Blocks that layers share: what they give goes into what a mixer reads in front of its norm.
+void Checker::injects() {
+  std::vector<char> letters;
+  for (auto &[letter, inject] : spec.injects)
+    letters.push_back(letter);
+  if (letters.empty() && spec.injectPattern.empty())
+    return;
+  pattern("inject_pattern", spec.injectPattern, "injects", letters);
+  for (auto [layer, own] : llvm::enumerate(ok ? spec.mixersOfLayers() : std::vector<std::string>()))
+    if (char inject = spec.injectOf(static_cast<int64_t>(layer)); ok && inject != noPart && own.front() == noPart)
+      report("inject_pattern",
+             formatv("layer {0} has '{1}' (\"{2}\") but no mixer to read what it gives ({3} \"{4}\"); "
+                     "valid: letters where layers have mixers, - for none",
+                     layer, StringRef(&inject, 1), spec.injectPattern, name("layer_pattern"), spec.layerPattern)
+                 .str());
+  if (spec.residual.from == "normed" && !letters.empty())
+    report("residual.from",
+           formatv("\"normed\" would let what injects.{0} gives pass by the mixers, which only read it; "
+                   "valid: \"input\", or no injects",
+                   StringRef(letters.data(), 1))
+               .str());
+  if (2 * spec.dModel > maxWidth && !letters.empty())
+    report("d_model", formatv("{0} features twice, of a layer's input and of the embedding as injects.{1} reads them, "
+                              "exceed {2}; valid: at most {3}",
+                              spec.dModel, StringRef(letters.data(), 1), maxWidth, maxWidth / 2)
+                          .str());
+  for (auto &[letter, inject] : spec.injects)
+    mixer(std::string("injects.") + letter + ".attention", inject.attention);
+}
+
 llvm::LogicalResult Checker::run() {
   std::vector<char> mixers, ffns;
   for (auto &[letter, mixer] : spec.mixers)
@@ -512,6 +543,7 @@ llvm::LogicalResult Checker::run() {
                      moe->numExperts, first.second->numExperts, StringRef(&first.first, 1))
                  .str());
   }
+  injects();
   blocks();
   train();
   schedule();
@@ -538,6 +570,11 @@ const MixerSpec *ModelSpec::findMixer(char letter) const {
 const FfnSpec *ModelSpec::findFfn(char letter) const {
   auto found = ffns.find(letter);
   return found == ffns.end() ? nullptr : &found->second;
+}
+
+const InjectSpec *ModelSpec::findInject(char letter) const {
+  auto found = injects.find(letter);
+  return found == injects.end() ? nullptr : &found->second;
 }
 
 int64_t ModelSpec::residualSums() const {

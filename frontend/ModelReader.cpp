@@ -124,7 +124,7 @@ static void resolveDeepnorm(ModelSpec &spec) {
     std::visit(resolvePart, ffn);
 }
 
-static AttentionSpec readAttention(Reader &r, Errors &errors) {
+AttentionSpec braid::readAttention(Reader &r, Errors &errors) {
   AttentionSpec spec;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
   spec.kvHeads = spec.heads;
@@ -685,6 +685,11 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   else if (spec.ffns.size() > 1)
     r.error("ffn_pattern", "is missing; valid: letters of ffns, such as \"DMMM\" (only a single one needs no pattern)");
   r.take("ffn_pattern");
+  readLetters(r, "injects", "{\"A\": {\"attention\": {\"heads\": 8, \"head_dim\": 64}}}", spec.injects, errors, spec,
+              /*required=*/false, readInject);
+  if (!spec.injects.empty())
+    (void)r.require("inject_pattern", "valid: letters of injects, - for layers without one, such as \"---A\"");
+  r.string("inject_pattern", spec.injectPattern);
 
   // Numbers that follow from a config's, on no line, are wrong where those are, which has been said.
   if (const Value *import = r.objectAt("import"); import && (import->line || !errors.any()))

@@ -15,6 +15,13 @@ std::optional<ResidualScale> readResidual(json::Reader &r, json::Errors &errors,
 std::optional<FfnSpec> readFfn(const json::Value &object, const std::string &path, json::Errors &errors,
                                const ModelSpec &model);
 
+/// Keys of attention, and of a dense feed-forward, but for the factors of what passes by them.
+AttentionSpec readAttention(json::Reader &r, json::Errors &errors);
+DenseSpec readDense(json::Reader &r);
+/// One of `injects`.
+std::optional<InjectSpec> readInject(const json::Value &object, const std::string &path, json::Errors &errors,
+                                     const ModelSpec &model);
+
 } // namespace braid
 
 #endif // FRONTEND_MODELREADER_H

@@ -233,6 +233,15 @@ int64_t expertCapacity(const MoeSpec &spec, int64_t tokens);
 
 using FfnSpec = std::variant<DenseSpec, MoeSpec>;
 
+/// A block whose weights several layers share: attention over the layer's input beside the embedding, then a
+/// feed-forward. A layer adds what it gives, times a matrix of its own, to what its mixers' norm reads.
+struct InjectSpec {
+  AttentionSpec attention;
+  std::optional<DenseSpec> ffn;
+  /// Features of the products of low rank that every layer adds to those of the block; 0: none.
+  int64_t attentionAdapterRank = 0, ffnAdapterRank = 0;
+};
+
 /// What passes by a mixer or feed-forward, and the factors of the parts that do not say their own.
 struct ResidualSpec : ResidualScale {
   std::string from = "input"; ///< input: x; normed: norm(x)
@@ -312,9 +321,10 @@ struct ModelSpec {
   double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
   std::string dtype = "f32"; ///< f32, bf16, f64: what floatTypesOf makes of it
   /// Letters, repeated over the layers; noPart: none. Mixers in parentheses stand side by side in one layer.
-  std::string layerPattern, ffnPattern;
+  std::string layerPattern, ffnPattern, injectPattern;
   std::map<char, MixerSpec> mixers;
   std::map<char, FfnSpec> ffns;
+  std::map<char, InjectSpec> injects;
   InitSpec init;
   TrainSpec train;
   ScheduleSpec schedule;
@@ -337,9 +347,13 @@ struct ModelSpec {
   std::vector<std::string> mixersOfLayers() const;
   std::string mixersOf(int64_t layer) const;
   char ffnOf(int64_t layer) const { return ffnPattern.empty() ? noPart : ffnPattern[layer % ffnPattern.size()]; }
+  char injectOf(int64_t layer) const {
+    return injectPattern.empty() ? noPart : injectPattern[layer % injectPattern.size()];
+  }
   /// The part of a letter; null for noPart.
   const MixerSpec *findMixer(char letter) const;
   const FfnSpec *findFfn(char letter) const;
+  const InjectSpec *findInject(char letter) const;
   /// Mixers and feed-forwards of all layers: each adds to the residual stream once, mixers side by side together.
   int64_t residualSums() const;
   /// The factors of a part: its own, or the model's.

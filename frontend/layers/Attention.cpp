@@ -7,19 +7,26 @@
 using namespace mlir;
 using namespace braid;
 
-Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec) {
-  int64_t H = spec.heads, G = spec.kvHeads, D = spec.headDim;
-  Dim model = b.embed(), heads(H, "heads"), kvHeads(G, G == H ? "heads" : "kv_heads");
+Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec, Adapter adapt) {
+  int64_t H = spec.heads, G = spec.kvHeads, D = spec.headDim,
+          width = cast<RankedTensorType>(x.getType()).getShape().back();
+  Dim model = b.embed(), in(width, width == model.size ? model.name : ""), heads(H, "heads"),
+      kvHeads(G, G == H ? "heads" : "kv_heads");
   SmallVector<LayerBuilder::Projection> projections = {
-      {"q", b.matrix("attn.wq", model, flattened({heads, D})), {H, D}},
-      {"k", b.matrix("attn.wk", model, flattened({kvHeads, D})), {G, D}},
-      {"v", b.matrix("attn.wv", model, flattened({kvHeads, D}), MatrixRole::value), {G, D}}};
+      {"q", b.matrix("attn.wq", in, flattened({heads, D})), {H, D}},
+      {"k", b.matrix("attn.wk", in, flattened({kvHeads, D})), {G, D}},
+      {"v", b.matrix("attn.wv", in, flattened({kvHeads, D}), MatrixRole::value), {G, D}}};
   if (spec.outputGate) {
     Shape features = spec.outputGatePer == "head" ? Shape{H} : Shape{H, D};
     projections.push_back(
-        {"g", b.matrix("attn.wg", model, features.size() == 1 ? heads : flattened({heads, D})), features});
+        {"g", b.matrix("attn.wg", in, features.size() == 1 ? heads : flattened({heads, D})), features});
   }
   auto projected = b.linear(x, projections);
+  if (adapt) {
+    projected[0] = adapt("wq", projected[0], {heads, D});
+    projected[1] = adapt("wk", projected[1], {kvHeads, D});
+    projected[2] = adapt("wv", projected[2], {kvHeads, D});
+  }
   auto biased = [&](size_t i, StringRef name, const Dim &count) -> Value {
     if (!spec.qkvBias)
       return projected[i];

@@ -24,7 +24,7 @@ static Value hiddenOf(LayerBuilder &b, const Activation &act, Value gate, Value 
   return b.mul("hidden", b.mul("hidden", gate, share), up);
 }
 
-Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix, Value gate) {
+Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringRef prefix, Value gate, Adapter adapt) {
   const Activation &act = ffnActivation(spec.activation);
   int64_t F = spec.hidden;
   Dim model = b.embed(), wide(F, "hidden");
@@ -34,6 +34,11 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   if (act.gated)
     projections.push_back({"up", b.matrix(name("w3"), model, wide, MatrixRole::value), {F}});
   auto hidden = b.linear(x, projections);
+  if (adapt) {
+    hidden[0] = adapt("w1", hidden[0], {wide});
+    if (act.gated)
+      hidden[1] = adapt("w3", hidden[1], {wide});
+  }
   auto biased = [&](StringRef label, StringRef part, Value value, const Dim &width) {
     if (!spec.bias)
       return value;

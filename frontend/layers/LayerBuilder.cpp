@@ -40,7 +40,9 @@ Layer LayerBuilder::finish(Value y) {
   if (first)
     setName(loss ? 3 : 2, "first_value");
   if (draws)
-    setName(argument - 1, "draw_keys");
+    setName(argument - (embedded ? 2 : 1), "draw_keys");
+  if (embedded)
+    setName(argument - 1, "embedding");
   for (const StateDecl &s : states)
     setName(argument++, s.name);
   for (const WeightDecl &w : weights)
@@ -54,6 +56,7 @@ Layer LayerBuilder::finish(Value y) {
   if (first)
     layer.firstValue = cast<RankedTensorType>(first.getType());
   layer.draws = static_cast<bool>(draws);
+  layer.embedding = static_cast<bool>(embedded);
   if (expertCounts)
     layer.numExperts = cast<RankedTensorType>(expertCounts.getType()).getDimSize(0);
   layer.drops = static_cast<bool>(expertDropped);
@@ -87,14 +90,14 @@ Dim braid::flattened(ArrayRef<Dim> dims) {
 
 void LayerBuilder::declare(StringRef name, ArrayRef<Dim> shape, FloatType element, Init init, bool decay, bool trained,
                            double rateScale, double correctionRate) {
-  weights.push_back({placed(name), sizesOf(shape), namesOf(shape), element, std::move(init), decay, trained, rateScale,
-                     correctionRate});
+  weights.push_back({weightName(name), sizesOf(shape), namesOf(shape), element, std::move(init), decay, trained,
+                     rateScale, correctionRate, !mixer.shared.empty()});
 }
 
 Value LayerBuilder::weight(StringRef name, ArrayRef<Dim> shape, Init init, bool decay, bool trained,
                            double correctionRate) {
   declare(name, shape, types.wide, std::move(init), decay, trained, 1.0, correctionRate);
-  return block->addArgument(wide(sizesOf(shape)), loc(placed(name)));
+  return block->addArgument(wide(sizesOf(shape)), loc(weightName(name)));
 }
 
 /// Glorot and Bengio 2010; DeepNorm: Wang et al. 2022; `base_width`: Yang et al. 2022, in the form in which standard
@@ -125,13 +128,13 @@ Value LayerBuilder::matrix(StringRef name, const Dim &in, const Dim &out, Matrix
   double rateScale = role == MatrixRole::narrow ? 1.0 : 1.0 / spec.widthRatio();
   FloatType element = role == MatrixRole::router ? types.wide : types.element;
   declare(name, shape, element, matrixInit(spec, in.size, out.size, role), /*decay=*/true, /*trained=*/true, rateScale);
-  return block->addArgument(RankedTensorType::get(sizesOf(shape), element), loc(placed(name)));
+  return block->addArgument(RankedTensorType::get(sizesOf(shape), element), loc(weightName(name)));
 }
 
 Value LayerBuilder::column(StringRef name, const Dim &in) {
   declare(name, {in}, types.wide, matrixInit(spec, in.size, 1, MatrixRole::query), /*decay=*/true, /*trained=*/true,
           1.0 / spec.widthRatio());
-  return block->addArgument(wide({in.size}), loc(placed(name)));
+  return block->addArgument(wide({in.size}), loc(weightName(name)));
 }
 
 Value LayerBuilder::state(StringRef name, FloatType element, ArrayRef<Dim> shape) {
@@ -150,7 +153,9 @@ void LayerBuilder::setState(StringRef name, Value value) {
       slot = value;
 }
 
-unsigned LayerBuilder::statesBegin() const { return 2 + (loss ? 1 : 0) + (first ? 1 : 0) + (draws ? 1 : 0); }
+unsigned LayerBuilder::statesBegin() const {
+  return 2 + (loss ? 1 : 0) + (first ? 1 : 0) + (draws ? 1 : 0) + (embedded ? 1 : 0);
+}
 
 Value LayerBuilder::firstValue(RankedTensorType type) {
   if (!first)
@@ -160,8 +165,15 @@ Value LayerBuilder::firstValue(RankedTensorType type) {
 
 Value LayerBuilder::drawKeys() {
   if (!draws)
-    draws = block->insertArgument(statesBegin(), drawKeysType(builder, entry.batch), loc("draw_keys"));
+    draws =
+        block->insertArgument(statesBegin() - (embedded ? 1 : 0), drawKeysType(builder, entry.batch), loc("draw_keys"));
   return draws;
+}
+
+Value LayerBuilder::embedding() {
+  if (!embedded)
+    embedded = block->insertArgument(statesBegin(), tokens({spec.dModel}), loc("embedding"));
+  return embedded;
 }
 
 void LayerBuilder::addRouterLoss(Value perToken) {
@@ -269,6 +281,7 @@ struct Sublayer {
   StringRef norm, sum;
   SmallVector<ResidualScale> scales; ///< of each part
   function_ref<SmallVector<Value>(Value)> parts;
+  Value injected = {}; ///< added to what they read, norm in front or not, and not to what passes by
 
   Value build(LayerBuilder &b, Value x) const {
     auto join = [&](Value past, ArrayRef<Value> added) {
@@ -281,11 +294,12 @@ struct Sublayer {
       return b.modelNorm(name, added.size() == 1 ? added.front() : b.add("added", added), name);
     };
     NormPlacement placement = b.spec.normPlacement;
+    Value read = injected ? b.add("read", {x, injected}) : x;
     if (placement == NormPlacement::post)
-      return b.modelNorm(norm, join(x, parts(x)), norm);
+      return b.modelNorm(norm, join(x, parts(read)), norm);
     if (placement == NormPlacement::output)
-      return join(x, normOfSum(norm, parts(x)));
-    Value normed = b.modelNorm(norm, x, norm);
+      return join(x, normOfSum(norm, parts(read)));
+    Value normed = b.modelNorm(norm, read, norm);
     SmallVector<Value> y = parts(normed);
     if (placement == NormPlacement::sandwich)
       y = {normOfSum((norm + "_post").str(), y)};
@@ -305,16 +319,18 @@ static Value buildMixer(LayerBuilder &b, Value x, const MixerSpec &spec) {
   return buildLsm(b, x, std::get<LsmSpec>(spec));
 }
 
-Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, StringRef mixers, char ffn,
+Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry, LayerLetters letters,
                         LayerMarks marks) {
+  auto [mixers, ffn, inject] = letters;
   auto nameOf = [](StringRef letters) { return letters == StringRef(&noPart, 1) ? "none" : letters.str(); };
-  std::string name = "layer_" + nameOf(mixers) + "_" + nameOf({&ffn, 1}) + "_" + (entry.cached ? "cached_" : "") +
+  std::string name = "layer_" + nameOf(mixers) + "_" + nameOf({&ffn, 1}) + "_" +
+                     (inject == noPart ? "" : std::string("inject") + inject + "_") + (entry.cached ? "cached_" : "") +
                      (marks.recompute ? "recompute_" : "") +
                      (marks.overlapDegree ? "degree" + std::to_string(marks.overlapDegree) + "_" : "") +
                      std::to_string(entry.batch) + "x" + std::to_string(entry.tokens);
   LayerBuilder b(spec, module, entry, name);
   const FfnSpec *f = spec.findFfn(ffn);
-  auto mix = [&](Value x) {
+  auto mix = [&, mixers = mixers](Value x) {
     SmallVector<Value> added;
     for (auto [place, letter] : llvm::enumerate(mixers)) {
       b.mixer = {letter, mixers.size() > 1 ? "mixer" + std::to_string(place + 1) + "." : ""};
@@ -332,9 +348,11 @@ Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry
   for (char letter : mixers)
     if (const MixerSpec *mixer = spec.findMixer(letter))
       scales.push_back(spec.residualOf(*mixer));
-  Value y = b.x();
+  Value y = b.x(), injected;
+  if (const InjectSpec *block = spec.findInject(inject))
+    injected = buildInject(b, y, *block, inject);
   if (!scales.empty())
-    y = Sublayer{"norm1", f ? "x1" : "y", scales, mix}.build(b, y);
+    y = Sublayer{"norm1", f ? "x1" : "y", scales, mix, injected}.build(b, y);
   if (f)
     y = Sublayer{"norm2", "y", {spec.residualOf(*f)}, feed}.build(b, y);
   Layer layer = b.finish(y);

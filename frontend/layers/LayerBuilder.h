@@ -1,7 +1,7 @@
 //===- LayerBuilder.h - one layer as one function -----------------------------------------------------------------===//
 // A layer is a private function of one layer's weights and states:
-//   (x, documents, [router_loss], [draw_keys], states.., weights..)
-//     -> (y, [router_loss], [draw_keys], new states.., [expert_counts], [expert_dropped])
+//   (x, documents, [router_loss], [first_value], [draw_keys], [embedding], states.., weights..)
+//     -> (y, [router_loss], [first_value], [draw_keys], new states.., [expert_counts], [expert_dropped])
 // Weights and states appear where the layer's code first names them; the same code serves training, prefill and decode.
 #ifndef FRONTEND_LAYERS_LAYERBUILDER_H
 #define FRONTEND_LAYERS_LAYERBUILDER_H
@@ -48,6 +48,7 @@ struct WeightDecl {
   bool decay = true, trained = true;
   double rateScale = 1.0; ///< learning rate relative to the step's
   double correctionRate = 0.0; ///< of what updates change by the load of the layer's experts (braid.moe.correct)
+  bool shared = false; ///< the model's, by this name: other layers read it, too
 };
 
 struct StateDecl {
@@ -67,8 +68,14 @@ struct Layer {
   bool routerLoss = false; ///< takes and returns the router loss per token [B, T]
   mlir::RankedTensorType firstValue; ///< takes and returns the values of the first layer that has some: first_value
   bool draws = false; ///< takes and returns draw_keys [B, 3]
+  bool embedding = false; ///< takes what the first layer reads [B, T, d_model]
   int64_t numExperts = 0; ///< returns expert counts [num_experts] when not 0
   bool drops = false; ///< returns expert_dropped [num_experts] as well
+
+  /// How many weights are of the layer alone.
+  size_t ownWeights() const {
+    return llvm::count_if(weights, [](const WeightDecl &w) { return !w.shared; });
+  }
 };
 
 /// The shape and kind of an entry point, as a layer sees it.
@@ -84,10 +91,11 @@ public:
   EntryShape entry;
 
   /// The mixer that is being built: names of weights and states of one that stands beside others begin with its place,
-  /// "mixer2.lsm.wq".
+  /// "mixer2.lsm.wq". Weights of a block that layers share have names of the model instead, "injects.A.attn.wq".
   struct MixerPlace {
     char letter = 0;
     std::string prefix;
+    std::string shared = {};
   };
   MixerPlace mixer;
 
@@ -151,6 +159,8 @@ public:
   /// Set by a mixture of experts: assignments of each expert, and, where it has a capacity, those without a slot.
   mlir::Value expertCounts, expertDropped;
   mlir::Value routerLoss() const { return loss; }
+  /// What the first layer of the model reads.
+  mlir::Value embedding();
   void addRouterLoss(mlir::Value perToken);
   /// What layers of one kind hand on from the first of them (RWKV-7), and what the next one reads instead. Zeros before
   /// the first.
@@ -163,24 +173,32 @@ public:
 private:
   mlir::Value castTo(llvm::StringRef name, mlir::Value x, mlir::FloatType element);
   unsigned statesBegin() const; ///< number of the first state among the arguments
-  mlir::Value loss, first, draws;
+  mlir::Value loss, first, draws, embedded;
   void declare(llvm::StringRef name, llvm::ArrayRef<Dim> shape, mlir::FloatType element, Init init, bool decay,
                bool trained = true, double rateScale = 1.0, double correctionRate = 0.0);
   std::string placed(llvm::StringRef name) const { return mixer.prefix + name.str(); }
+  std::string weightName(llvm::StringRef name) const {
+    return mixer.shared.empty() ? placed(name) : mixer.shared + name.str();
+  }
   std::vector<WeightDecl> weights;
   std::vector<StateDecl> states;
   std::vector<mlir::Value> newStates;
 };
 
 // ---- the layers: each takes the normed input [B, T, d_model] and returns what is added to the residual stream
-mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec);
+/// What is added to the product of x and the weight of this name, y, with such features behind its tokens.
+using Adapter = llvm::function_ref<mlir::Value(llvm::StringRef name, mlir::Value y, llvm::ArrayRef<Dim> features)>;
+/// x may be of another width. `adapt`: what becomes of its products for q, k and v.
+mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec, Adapter adapt = {});
 mlir::Value buildMla(LayerBuilder &b, mlir::Value x, const MlaSpec &spec);
 mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRecurrence(LayerBuilder &b, mlir::Value x, const RecurrenceSpec &spec);
-/// `gate` [B, T]: a factor of each token's output, but for b2.
+/// `gate` [B, T]: a factor of each token's output, but for b2. `adapt`: what becomes of its products with w1 and w3.
 mlir::Value buildDense(LayerBuilder &b, mlir::Value x, const DenseSpec &spec, llvm::StringRef prefix,
-                       mlir::Value gate = {});
+                       mlir::Value gate = {}, Adapter adapt = {});
 mlir::Value buildExperts(LayerBuilder &b, mlir::Value x, const MoeSpec &spec);
+/// What a layer with the input x adds to what its mixers' norm reads, by a block that it shares with others.
+mlir::Value buildInject(LayerBuilder &b, mlir::Value x, const InjectSpec &spec, char letter);
 
 /// What a function is marked with, for passes to read.
 struct LayerMarks {
@@ -188,7 +206,11 @@ struct LayerMarks {
   int64_t overlapDegree = 0; ///< token slices; 0: as many as the compilation asks for
 };
 /// norm, mixers side by side, norm, feed-forward, with the residual stream around them; a letter may be noPart.
-Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, llvm::StringRef mixers, char ffn,
+struct LayerLetters {
+  llvm::StringRef mixers;
+  char ffn, inject;
+};
+Layer buildLayer(const ModelSpec &spec, mlir::ModuleOp module, EntryShape entry, LayerLetters letters,
                  LayerMarks marks);
 
 } // namespace braid
