@@ -40,7 +40,7 @@ private:
   void collectStages();
   void collectParameters(Stage &stage);
   /// Weights of the blocks that layers of the stage share.
-  static void collectShared(Stage &stage, const LayerTable &layers);
+  void collectShared(Stage &stage, const LayerTable &layers) const;
   static ModelTensor withDecl(ModelTensor tensor, const WeightDecl &w);
   /// The weights that a token meets in each layer: what experts it does not choose have is not counted.
   std::vector<double> layerCosts();
@@ -167,13 +167,14 @@ ModelTensor ModelBuilder::withDecl(ModelTensor tensor, const WeightDecl &w) {
   return tensor;
 }
 
-void ModelBuilder::collectShared(Stage &stage, const LayerTable &layers) {
+void ModelBuilder::collectShared(Stage &stage, const LayerTable &layers) const {
   llvm::StringSet<> known;
-  for (const auto &group : layers)
-    for (const Layer &layer : group)
-      for (const WeightDecl &w : layer.weights)
-        if (w.shared && known.insert(w.name).second)
-          stage.tensors.push_back(withDecl({w.name, w.shape, w.element, {}, {}, {}}, w));
+  for (const auto &[letter, inject] : spec.injects) // stages have theirs in one order, whatever their layers
+    for (auto [group, groupLayers] : llvm::zip_equal(stage.plan, layers))
+      for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
+        for (const WeightDecl &w : layer.weights)
+          if (w.shared && run.inject == letter && known.insert(w.name).second)
+            stage.tensors.push_back(withDecl({w.name, w.shape, w.element, {}, {}, {}}, w));
 }
 
 void ModelBuilder::collectParameters(Stage &stage) {

@@ -420,17 +420,20 @@ std::pair<Attribute, Attribute> nameOf(func::FuncOp function, AdamwOp update) {
   return {function.getArgAttr(i, attrs::name), function.getArgAttr(i, attrs::layers)};
 }
 
-/// A weight that two stages have (a table that embeds tokens and is the head) has one gradient, the sum of both: the same
-/// bits on both, in the order of stages.
+/// A weight that several stages have (a table that embeds tokens and is the head, a block of layers on them) has one
+/// gradient, the sum of all: the same bits on each, in the order of stages. Every two of them exchange theirs; all stages
+/// have such weights in one order, and go through the others in that of stages, so that none waits in a circle.
 void shareGradient(AdamwOp update, StagePlace at, ArrayRef<int64_t> owners) {
   bool first = at.stage == owners[0];
   Value own = update.getGradient();
   OpBuilder builder(update.getContext());
   builder.setInsertionPointAfterValue(own);
-  CommStartOp start = startExchange(builder, "stage.gradient", at, first ? owners[1] : owners[0], own, own.getType());
-  Value other = await(builder, start);
-  auto sum =
-      AddOp::create(builder, own.getLoc(), own.getType(), first ? ValueRange{own, other} : ValueRange{other, own});
+  SmallVector<Value> all;
+  for (int64_t owner : owners)
+    all.push_back(owner == at.stage
+                      ? own
+                      : await(builder, startExchange(builder, "stage.gradient", at, owner, own, own.getType())));
+  auto sum = AddOp::create(builder, own.getLoc(), own.getType(), all);
   // The norm counts it once.
   own.replaceUsesWithIf(
       sum, [&](OpOperand &use) { return use.getOwner() == update || (first && isa<SumSquaresOp>(use.getOwner())); });
@@ -458,7 +461,7 @@ void joinUpdate(func::FuncOp function, StagePlace at, const Owners &owners) {
   Block &body = function.getBody().front();
   OpBuilder builder(function.getContext());
   for (AdamwOp update : llvm::to_vector(body.getOps<AdamwOp>()))
-    if (const auto *known = owners.find(nameOf(function, update)); known->second.size() == 2)
+    if (const auto *known = owners.find(nameOf(function, update)); known->second.size() > 1)
       shareGradient(update, at, known->second);
   for (ClipScaleOp clip : body.getOps<ClipScaleOp>()) {
     builder.setInsertionPoint(clip);

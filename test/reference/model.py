@@ -41,6 +41,10 @@ def residual_sums(description):
     return sum(pattern[i % len(pattern)] != "-" for pattern in patterns(description) for i in range(description["num_layers"]))
 
 
+def matmul(tape, a, b):
+    return tape.call(lambda a, b: (a @ b, lambda dy: (dy @ b.T, a.T @ dy)), a, b)
+
+
 class Result:
     def __init__(self, tape, values, loss, aux, count, logits, ids, statistics):
         self.tape, self.values, self.count, self.ids, self.statistics = tape, values, count, ids, statistics
@@ -65,6 +69,11 @@ class Model:
 
     def dense(self, tape, x, w, prefix, spec):
         kind = spec.get("activation", "swiglu")
+        # Of a block that layers share: with the layer's own products of low rank, x (w1 + a b1).
+        if f"{prefix}.a" in w:
+            adapted = {f"{prefix}.{n}": tape.call(rows.add, w[f"{prefix}.{n}"], matmul(tape, w[f"{prefix}.a"], w[f"{prefix}.{n}_b"]))
+                       for n in ("w1", "w3") if f"{prefix}.{n}" in w}
+            w = w | adapted
         biased = lambda y, part: tape.call(rows.bias, y, w[f"{prefix}.{part}"]) if spec.get("bias", False) else y
         opened = self.scaled(tape, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), spec.get("gate_multiplier", 1.0))
         if kind == "swiglu_clamp":
@@ -132,6 +141,23 @@ class Model:
         )
         return y, loss, chosen[0]
 
+    def inject(self, tape, x, documents, w, letter, told):
+        """What a block that layers share adds to what the mixers of layer `i` read; its weights are of the model, others of the layer."""
+        spec = self.d["injects"][letter]
+        w = {n.removeprefix("inject."): v for n, v in w.items() if n.startswith("inject.")} | {
+            n.removeprefix(f"injects.{letter}."): v for n, v in self.values.items() if n.startswith(f"injects.{letter}.")}
+
+        def beside(x, e):
+            return np.concatenate([x, e], -1), lambda dy: tuple(np.split(dy, 2, -1))
+
+        read = self.norm(tape, tape.call(beside, x, self.embedding), w, "norm1")
+        if spec.get("attention_adapter_rank", 0):
+            w |= {f"attn.{n}": tape.call(rows.add, w[f"attn.{n}"], matmul(tape, w[f"attn.{n}_a"], w[f"attn.{n}_b"])) for n in ("wq", "wk", "wv")}
+        h = mixer(tape, read, documents, w, {"kind": "attention"} | spec["attention"] | told)
+        if spec.get("ffn"):
+            h = self.dense(tape, self.norm(tape, h, w, "norm2"), w, "ffn", spec["ffn"])
+        return tape.linear(h, w["wi"])
+
     def layer(self, tape, x, documents, w, i, routes):
         """-> y, router loss or None, expert ids or None."""
         d = self.d
@@ -154,6 +180,9 @@ class Model:
             return y
 
         placement = d.get("norm_placement", "pre")
+        inject = d.get("inject_pattern", "-")
+        inject = inject[i % len(inject)]
+        injected = self.inject(tape, x, documents, w, inject, told) if inject != "-" else None
         side_by_side = [mix(place, spec) for place, spec in enumerate(specs)]
         for name, keys, parts in (("norm1", specs, side_by_side), ("norm2", [ffn] if ffn else [], [feed])):
             if not keys:
@@ -164,13 +193,14 @@ class Model:
                 return tape.call(rows.add, self.scaled(tape, past, alpha), *(self.scaled(tape, *each) for each in zip(added, betas)))
 
             plus = lambda added: tape.call(rows.add, *added) if len(added) > 1 else added[0]
+            read = x if injected is None or name == "norm2" else tape.call(rows.add, x, injected)
             if placement == "post":
-                x = self.norm(tape, join(x, *(part(x) for part in parts)), w, name)
+                x = self.norm(tape, join(x, *(part(read) for part in parts)), w, name)
                 continue
             if placement == "output":
-                x = join(x, self.norm(tape, plus([part(x) for part in parts]), w, name))
+                x = join(x, self.norm(tape, plus([part(read) for part in parts]), w, name))
                 continue
-            normed = self.norm(tape, x, w, name)
+            normed = self.norm(tape, read, w, name)
             y = [part(normed) for part in parts]
             if placement == "sandwich":
                 y = [self.norm(tape, plus(y), w, name + "_post")]
@@ -190,7 +220,7 @@ class Model:
         """draw_keys [B, 3]: what layers that draw are given; each adds 1 to the last column."""
         self.draw_keys, self.drawn, self.shared = draw_keys, 0, {}
         tape = Tape()
-        values = {n: Value(a) for n, a in self.weights.items()}
+        self.values = values = {n: Value(a) for n, a in self.weights.items()}
 
         def lookup(table):
             def pull(dy):
@@ -201,6 +231,7 @@ class Model:
             return table[tokens], pull
 
         x = self.scaled(tape, tape.call(lookup, values["embed.weight"]), self.d.get("embedding_multiplier", 1.0))
+        self.embedding = x
         losses, ids = [], {}
         self.statistics = []  # (assignments, dropped ones) per expert, of each layer with experts
         for i in range(self.d["num_layers"]):
