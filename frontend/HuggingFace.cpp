@@ -237,7 +237,7 @@ void Translation::fixedKeys() {
     return fixedKeysOfOnePart();
   if (family.isGemma)
     fixedKeysOfGemma();
-  else
+  else if (!family.isZamba)
     only("hidden_act", stringValue("silu"));
   if (family.name == "minimax_m2")
     fixedKeysOfMiniMaxM2();
@@ -259,6 +259,8 @@ void Translation::fixedKeys() {
   quantization();
   if (family.hasMamba)
     fixedKeysOfMamba();
+  if (family.isZamba)
+    fixedKeysOfZamba();
   if (family.experts)
     only("router_jitter_noise", numberValue(int64_t(0)));
   if (family.hasLightning)
@@ -511,8 +513,12 @@ std::optional<HuggingFaceModel> Translation::run() {
   hidden = get("hidden_size", numberValue(family.hiddenSize));
   Value layers = get("num_hidden_layers", numberValue(family.layers)), mixing, ffns;
   std::string layerPattern, ffnPattern;
+  std::vector<Field> shared; // blocks of several layers
   if (family.onePart) {
     layersOfOnePart(layers, mixing, ffns, layerPattern, ffnPattern);
+  } else if (family.isZamba) {
+    layersOfZamba(layers, mixing, shared);
+    layerPattern = "M", ffnPattern = "-", ffns = object({});
   } else {
     if (family.latent)
       layersOfLatent(layers, mixing, layerPattern);
@@ -560,6 +566,7 @@ std::optional<HuggingFaceModel> Translation::run() {
     graniteMultipliers(fields);
   if (family.isFalcon)
     multipliersOfFalcon(fields);
+  llvm::append_range(fields, shared);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
   if (family.placement != "pre")

@@ -50,6 +50,7 @@ struct Family {
   ///< the config says so
   bool skipsTurns = false; ///< no_rope_layers says in which layers nothing turns
   bool isFalcon = false; ///< attention and Mamba-2 side by side in every layer, with multipliers of all that is added
+  bool isZamba = false; ///< Mamba-2 in every layer, before it in some an attention and a feed-forward that layers share
   bool readsBias = false; ///< attention_bias says whether q, k and v have biases, qkvBias where it is left out
   bool turnsNeighbours = false; ///< features that turn together are neighbours
   int64_t windowEvery = 0; ///< of so many layers all but the last have a window, unless layer_types says it; 0: none
@@ -457,6 +458,16 @@ inline constexpr Family families[] = {
      .theta = 1e4,
      .eps = 1e-5,
      .isFalcon = true},
+    {.name = "zamba2",
+     .vocabSize = 32000,
+     .hiddenSize = 2560,
+     .layers = 54,
+     .heads = 32,
+     .positions = 4096,
+     .theta = 1e4,
+     .eps = 1e-5,
+     .tied = true,
+     .isZamba = true},
     {.name = "gpt_oss",
      .vocabSize = 201088,
      .hiddenSize = 2880,
@@ -492,7 +503,6 @@ inline constexpr Family families[] = {
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
-    {"zamba2", "blocks that layers share"},
     {"gemma2", "attention scores and logits that tanh bounds"},
     {"gemma3", "pictures beside text"},
     {"mistral3", "pictures beside text"},

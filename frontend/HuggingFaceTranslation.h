@@ -31,7 +31,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -135,6 +135,12 @@ private:
   Value feedForwardOfFalcon(std::string &pattern);
   void fixedKeysOfFalcon();
   void multipliersOfFalcon(std::vector<Field> &fields);
+  Value mambaOfZamba(const Value &bias);
+  std::string hybridLayers(const Value &layers);
+  Value sharedAttention();
+  Value sharedFfn(const Value &bias);
+  void layersOfZamba(const Value &layers, Value &mixers, std::vector<Field> &shared);
+  void fixedKeysOfZamba();
   std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
   std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
   bool onlyFullAttention();

@@ -1,6 +1,7 @@
 //===- HuggingFaceWeights.cpp - what transformers calls the weights of its models ---------------------------------===//
 // From the description that a config became: its parts say which weights there are.
 #include "frontend/ModelImport.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -41,8 +42,11 @@ private:
   void matrix(StringRef ours, StringRef theirs) { add(ours, theirs, {.transposed = true}); }
   void vector(StringRef ours, StringRef theirs) { add(ours, theirs, {}); }
   void ofLayer(StringRef ours, StringRef theirs, How how) {
-    std::string other = (body + "layers.{layer}." + how.other).str();
-    how.other = how.other.empty() ? how.other : StringRef(other);
+    // Mixers of zamba2's hybrid layers, and the norms before them, are one deeper.
+    bool isDeeper = family == "zamba2";
+    std::string other =
+        (body + "layers.{layer}." + (isDeeper ? "mamba_decoder." + theirs.str() : how.other.str())).str();
+    how.other = how.other.empty() && !isDeeper ? how.other : StringRef(other);
     add(("layers.{layer}." + place + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
   }
   void dense(StringRef ours, StringRef theirs, StringRef other = "");
@@ -55,6 +59,7 @@ private:
   void mamba(const Value &mixer);
   void experts(const Value &ffn);
   void expertsOfGptOss();
+  void injects(std::vector<Field> &equal);
 
   static bool isTrue(const Value &object, StringRef key) {
     const Value *v = object.find(key);
@@ -381,6 +386,67 @@ void Names::experts(const Value &ffn) {
     ofLayer("shared.gate", "mlp.shared_expert_gate.weight", {});
 }
 
+/// A block is stored where it is used first, and may be there again; the products of low rank that a layer adds to it are
+/// in it, too, by the number of the layer among those with blocks.
+void Names::injects(std::vector<Field> &equal) {
+  const Value *pattern = description.find("inject_pattern");
+  if (!pattern)
+    return;
+  struct Use {
+    int64_t layer, number;
+  };
+  llvm::MapVector<char, std::vector<Use>> uses;
+  int64_t count = 0;
+  for (int64_t layer = 0, layers = std::min<int64_t>(number(description, "num_layers"), 1024); layer < layers; ++layer)
+    if (char letter = pattern->string[static_cast<size_t>(layer) % pattern->string.size()]; letter != noPart)
+      uses[letter].push_back({layer, count++});
+  auto layerOf = [&](int64_t layer) { return "layers." + std::to_string(layer) + "."; };
+  add("layers.{layer}.inject.wi", (body + "layers.{layer}.linear.weight").str(), {.transposed = true});
+  for (const Field &inject : description.find("injects")->fields) {
+    const std::vector<Use> &own = uses[inject.name[0]];
+    std::vector<std::string> stored;
+    auto tensor = [&](const std::string &ours, const std::string &theirs, How how = {}) {
+      add(ours, body.str() + layerOf(own[0].layer) + "shared_transformer." + theirs, how);
+      if (!llvm::is_contained(stored, theirs))
+        stored.push_back(theirs);
+    };
+    std::string block = "injects." + inject.name + ".";
+    tensor(block + "norm1.weight", "input_layernorm.weight");
+    tensor(block + "norm2.weight", "pre_ff_layernorm.weight");
+    for (std::string part : {"q", "k", "v", "o"})
+      tensor(block + "attn.w" + part, "self_attn." + part + "_proj.weight", {.transposed = true});
+    const Value &ffn = *inject.value.find("ffn");
+    int64_t hidden = number(ffn, "hidden");
+    if (hidden < 1 || hidden > INT32_MAX)
+      return; // the reader of descriptions says so
+    auto gateAndUp = [&](const std::string &ours, StringRef one, StringRef three, const std::string &theirs,
+                         bool isMatrix) {
+      tensor(ours + one.str(), theirs, {.transposed = isMatrix, .first = 0, .last = hidden});
+      tensor(ours + three.str(), theirs, {.transposed = isMatrix, .first = hidden, .last = 2 * hidden});
+    };
+    gateAndUp(block + "ffn.", "w1", "w3", "feed_forward.gate_up_proj.weight", true);
+    tensor(block + "ffn.w2", "feed_forward.down_proj.weight", {.transposed = true});
+    if (isTrue(ffn, "bias")) {
+      gateAndUp(block + "ffn.", "b1", "b3", "feed_forward.gate_up_proj.bias", false);
+      tensor(block + "ffn.b2", "feed_forward.down_proj.bias");
+    }
+    for (auto [layer, place] : own) {
+      std::string mine = layerOf(layer) + "inject.", at = "_adapter_list." + std::to_string(place);
+      tensor(mine + "ffn.a", "feed_forward.gate_up_proj" + at + ".0.weight", {.transposed = true});
+      gateAndUp(mine + "ffn.", "w1_b", "w3_b", "feed_forward.gate_up_proj" + at + ".1.weight", true);
+      for (std::string part : {"q", "k", "v"})
+        if (inject.value.find("attention_adapter_rank")) {
+          tensor(mine + "attn.w" + part + "_a", "self_attn.linear_" + part + at + ".0.weight", {.transposed = true});
+          tensor(mine + "attn.w" + part + "_b", "self_attn.linear_" + part + at + ".1.weight", {.transposed = true});
+        }
+    }
+    for (const Use &again : llvm::ArrayRef(own).drop_front())
+      for (const std::string &name : stored)
+        equal.push_back({body.str() + layerOf(again.layer) + "shared_transformer." + name,
+                         stringValue(body.str() + layerOf(own[0].layer) + "shared_transformer." + name)});
+  }
+}
+
 Value Names::run() {
   std::string embedding = (body + (onePart ? "embeddings.weight" : "embed_tokens.weight")).str();
   vector("embed.weight", embedding);
@@ -442,9 +508,9 @@ Value Names::run() {
     }
   }
   add("final_norm.weight",
-      (body + (onePart            ? "norm_f.weight"
-               : namesFeedForward ? "final_layernorm.weight"
-                                  : "norm.weight"))
+      (body + (onePart                                  ? "norm_f.weight"
+               : namesFeedForward || family == "zamba2" ? "final_layernorm.weight"
+                                                        : "norm.weight"))
           .str(),
       {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
@@ -461,6 +527,7 @@ Value Names::run() {
     for (StringRef name : {"*.query_decay", "*.key_decay", "*.diagonal_decay"})
       unread.push_back(stringValue(name));
   std::vector<Field> equal;
+  injects(equal);
   if (isTrue(description, "tie_embeddings"))
     equal.push_back({"lm_head.weight", stringValue(embedding)});
   else

@@ -172,6 +172,16 @@ ERNIE = {"num_hidden_layers": 5, "moe_num_experts": 8, "moe_k": 3, "moe_intermed
 FAMILIES["ernie4_5_moe"] = [ERNIE, ERNIE | {"moe_num_shared_experts": 0, "moe_layer_start_index": 2, "moe_layer_interval": 2, "tie_word_embeddings": False},
                             ERNIE | {"moe_num_shared_experts": 1, "moe_layer_start_index": 0, "moe_layer_end_index": 2, "num_key_value_heads": 4, "head_dim": 24,
                                      "rope_parameters": ROTATIONS["yarn"] | {"rope_theta": 500.0}}]
+# Mamba-2 in all layers, transformer blocks in turns before some; one layer's products of low rank beside its block's, in attention too; all biases.
+ZAMBA = {"num_hidden_layers": 6, "layers_block_type": ["linear_attention", "hybrid"] * 3, "n_mamba_heads": 8, "mamba_d_state": 24, "mamba_ngroups": 2,
+         "adapter_rank": 4, "pad_token_id": 0, "initializer_range": 0.1}
+FAMILIES["zamba2"] = [
+    ZAMBA | {"num_mem_blocks": 2, "use_mem_rope": True},
+    ZAMBA | {"num_mem_blocks": 2, "use_shared_attention_adapter": True, "num_key_value_heads": 4, "add_bias_linear": True,
+             "mamba_d_conv": 3, "rms_norm_eps": 1e-3},
+    ZAMBA | {"num_hidden_layers": 7, "layers_block_type": ["hybrid", "hybrid", "linear_attention", "hybrid", "hybrid", "linear_attention", "hybrid"],
+             "num_mem_blocks": 3, "use_shared_attention_adapter": True, "num_key_value_heads": 4, "use_mem_rope": True, "mamba_ngroups": 1,
+             "rope_parameters": ROTATIONS["yarn"] | {"rope_theta": 500.0}, "hidden_act": "silu"}]
 PREFILL = 32
 
 
@@ -186,8 +196,9 @@ def run(*command):
 
 def fix(model):
     for module in model.modules():
-        if hasattr(module, "time_step_limit"):  # nemotron_h has time_step_min in its place where a prefill is computed, and nothing where a token is decoded
-            module.time_step_limit = tuple(model.config.time_step_limit)
+        # nemotron_h and zamba2 have time_step_min in its place where a prefill is computed, and nothing where a token is decoded
+        if hasattr(module, "time_step_limit"):
+            module.time_step_limit = tuple(getattr(model.config, "time_step_limit", (0.0, float("inf"))))
     return model.eval()
 
 
