@@ -82,13 +82,18 @@ Value Translation::sharedAttention() {
             .str());
   int64_t size = isSized ? std::max<int64_t>(1, 2 * hidden.integer / heads.integer) : 1;
   Value width = named(numberValue(size), "2 * hidden_size / num_attention_heads", heads.line);
-  Value turns = get("use_mem_rope", boolValue(false)), turned = rope(width); // its keys are known, used or not
+  Value turns = get("use_mem_rope", boolValue(false)), turned;
   if (turns.kind != Kind::boolean)
     errors.report("use_mem_rope", describe(turns) + " is not true or false");
+  if (turns.boolean)
+    turned = rope(width);
+  else // of rotations that none has
+    for (StringRef key : {"rope_theta", "rope_parameters", "rope_scaling"})
+      (void)take(key);
   return object({{"heads", std::move(heads)},
                  {"kv_heads", std::move(kvHeads)},
                  {"head_dim", std::move(width)},
-                 {"rope", turns.boolean ? std::move(turned) : Value()},
+                 {"rope", std::move(turned)},
                  {"scale", numberValue(1 / std::sqrt(static_cast<double>(size) / 2))}});
 }
 

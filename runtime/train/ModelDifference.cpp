@@ -158,6 +158,7 @@ std::optional<Description> describe(Json json, Part part) {
   }
   nameByLayers(json, "layer_pattern", "mixers", description);
   nameByLayers(json, "ffn_pattern", "ffns", description);
+  nameByLayers(json, "inject_pattern", "injects", description);
   flatten(json, "", description.values, description.objects);
   return description;
 }
@@ -169,7 +170,7 @@ std::map<std::string, Json> defaultsOf(const Json &model, std::string_view text,
   Json all = parse(text), named = Json::object();
   if (!all.is_object() || !model.is_object())
     return {};
-  static constexpr std::array naming = {"num_layers", "layer_pattern", "ffn_pattern"};
+  static constexpr std::array naming = {"num_layers", "layer_pattern", "ffn_pattern", "inject_pattern"};
   for (const auto &[path, value] : all.items()) {
     if (contains(naming, path))
       continue;

@@ -160,7 +160,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -309,6 +309,8 @@ for family, wheres in {
         "granitemoehybrid": [{}, {"layer_types": None, "layers_block_type": ["linear_attention", "full_attention", "linear_attention"], "mamba_d_head": "auto"},
                              {"position_embedding_type": None, "rope_theta": 5.0}, {"position_embedding_type": "rope"}, {"attention_multiplier": 1},
                              {"logits_scaling": None}, {"residual_multiplier": 0.25}, {"embedding_multiplier": 1}, {"num_experts_per_tok": 1}],
+        "zamba2": [{}, {"hybrid_layer_ids": [1, 2, 4], "attention_hidden_size": 64, "time_step_min": 0.01, "use_conv_bias": False}, {"num_mem_blocks": 1},
+                   {"use_mem_rope": False}, {"rope_theta": 500}, {"hidden_act": "silu"}],
         "falcon_h1": [{}, {"mamba_d_head": 16, "time_step_limit": [0.0, {"__float__": "Infinity"}], "embedding_multiplier": 1.0}, {"mamba_norm_before_gate": False},
                       {"ssm_multipliers": [0.5, 2, 0.25, 1.5, 4]}, {"mlp_multipliers": None}, {"key_multiplier": 0.25}, {"attention_out_multiplier": 0.5},
                       {"time_step_limit": [0.0, 0.5]}],

@@ -52,6 +52,10 @@ WITH_MAMBA = {
     "jamba": BASE | {"attn_layer_period": 3, "attn_layer_offset": 1, "num_experts": 4, "mamba_d_state": 6, "mamba_dt_rank": 3},
     "falcon_h1": MAMBA | {"mamba_d_ssm": 64, "mamba_rms_norm": True, "mamba_proj_bias": True, "projectors_bias": True, "attention_bias": True, "mlp_bias": True,
                           "ssm_multipliers": [0.5, 2, 0.25, 1.5, 3], "mlp_multipliers": [0.5, 2], "key_multiplier": 0.5, "ssm_in_multiplier": 2},
+    # Two blocks in turns: the first one's layers are 1 and 4.
+    "zamba2": BASE | {"num_hidden_layers": 5, "layers_block_type": ["linear_attention", "hybrid", "hybrid", "linear_attention", "hybrid"], "num_mem_blocks": 2,
+                      "num_key_value_heads": 4, "n_mamba_heads": 4, "mamba_d_state": 12, "mamba_ngroups": 2, "adapter_rank": 3, "use_shared_attention_adapter": True,
+                      "use_mem_rope": True, "add_bias_linear": True},
 }
 # Keys and values of a latent.
 MLA = BASE | {"num_key_value_heads": 4, "kv_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 6, "num_experts_per_tok": 2,
@@ -266,6 +270,35 @@ def of_mamba(family, ours):
     return theirs
 
 
+def of_zamba(ours):
+    """Blocks that layers share, stored where they are used first; products of low rank are in them by the number of the layer among those with blocks."""
+    theirs = {"model.embed_tokens.weight": ours["embed.weight"], "model.final_layernorm.weight": ours["final_norm.weight"]}
+    uses = [1, 2, 4]
+    for layer in range(5):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        mixer = of_one_part({"embed.weight": 0, "final_norm.weight": 0, "layers.0.norm1.weight": 0} |
+                            {f"layers.0.{name}": value for name, value in of.items() if name.startswith("lsm.")})
+        at = f"model.layers.{layer}." + ("mamba_decoder." if layer in uses else "")
+        theirs |= {at + "mamba." + name.split("mixer.")[1]: value for name, value in mixer.items() if "mixer." in name}
+        theirs |= {at + "input_layernorm.weight": of["norm1.weight"], at + "mamba.out_proj.bias": of["lsm.bo"],
+                   at + "mamba.in_proj.bias": np.concatenate([of[f"lsm.b{x}"].reshape(-1) for x in ("g", "v", "k", "q", "dt")])}
+        if layer not in uses:
+            continue
+        number, block = uses.index(layer), {1: 1, 2: 2, 4: 1}[layer]
+        theirs[f"model.layers.{layer}.linear.weight"] = of["inject.wi"].T
+        at = f"model.layers.{block}.shared_transformer."
+        theirs |= {at + f"feed_forward.gate_up_proj_adapter_list.{number}.0.weight": of["inject.ffn.a"].T,
+                   at + f"feed_forward.gate_up_proj_adapter_list.{number}.1.weight": np.concatenate([of["inject.ffn.w1_b"].T, of["inject.ffn.w3_b"].T])}
+        theirs |= {at + f"self_attn.linear_{x}_adapter_list.{number}.{i}.weight": of[f"inject.attn.w{x}_{part}"].T for x in "qkv" for i, part in enumerate("ab")}
+        shared = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"injects.{'AB'[block - 1]}.")}
+        theirs |= {at + "input_layernorm.weight": shared["norm1.weight"], at + "pre_ff_layernorm.weight": shared["norm2.weight"],
+                   at + "feed_forward.gate_up_proj.weight": np.concatenate([shared["ffn.w1"].T, shared["ffn.w3"].T]),
+                   at + "feed_forward.gate_up_proj.bias": np.concatenate([shared["ffn.b1"], shared["ffn.b3"]]),
+                   at + "feed_forward.down_proj.weight": shared["ffn.w2"].T, at + "feed_forward.down_proj.bias": shared["ffn.b2"]}
+        theirs |= {at + f"self_attn.{x}_proj.weight": shared[f"attn.w{x}"].T for x in "qkvo"}
+    return theirs
+
+
 def of_latent(family, ours):
     """The same of families with latent attention: of each head what is its own, then what meets the shared key; its key, then its value."""
     theirs = {"model.embed_tokens.weight": ours["embed.weight"], "model.norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
@@ -308,6 +341,8 @@ def of_latent(family, ours):
 def of_family(family, ours):
     if family in LATENT:
         return of_latent(family, ours)
+    if family == "zamba2":
+        return of_zamba(ours)
     if family in WITH_MAMBA:
         return of_mamba(family, ours)
     if family in ONE_PART:

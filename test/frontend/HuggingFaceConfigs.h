@@ -81,10 +81,23 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
   return total;
 }
 
+/// Weights of a block that layers share; of a layer that uses it.
+inline std::pair<int64_t, int64_t> parametersOf(const ModelSpec &spec, const InjectSpec &inject) {
+  int64_t D = spec.dModel, F = inject.ffn->hidden, few = inject.ffnAdapterRank;
+  int64_t queries = inject.attention.headDim * inject.attention.heads,
+          all = queries + 2 * inject.attention.headDim * inject.attention.kvHeads;
+  return {3 * D + 2 * D * all + queries * D + 3 * D * F,
+          D * D + few * (D + 2 * F) + inject.attentionAdapterRank * (6 * D + all)};
+}
+
 /// Weights of models whose feed-forwards, but those without a mixer, are gated.
 inline int64_t parameters(const ModelSpec &spec) {
   int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
+  for (const auto &[letter, inject] : spec.injects)
+    total += parametersOf(spec, inject).first;
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
+    if (const InjectSpec *inject = spec.findInject(spec.injectOf(layer)))
+      total += parametersOf(spec, *inject).second;
     std::string mixers = spec.mixersOf(layer);
     bool mixes = mixers.front() != noPart;
     const FfnSpec *ffn = spec.findFfn(spec.ffnOf(layer));

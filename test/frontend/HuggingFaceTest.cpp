@@ -211,10 +211,12 @@ TEST(HuggingFace, Refusals) {
               "qwen3_5_text, qwen3_5_moe_text, glm4_moe, glm4, phi3, minimax, mamba, mamba2, nemotron_h, bamba, "
               "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
               "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
-              "gemma, gemma3_text, falcon_h1, gpt_oss, ernie4_5_moe",
+              "gemma, gemma3_text, falcon_h1, zamba2, gpt_oss, ernie4_5_moe",
       file = "config.json:";
-  expectError(config("zamba2"),
-              file + "1: model_type: \"zamba2\" needs blocks that layers share, which a description cannot say" +
+  expectError(config("gemma2"),
+              file +
+                  "1: model_type: \"gemma2\" needs attention scores and logits that tanh bounds, which "
+                  "a description cannot say" +
                   valid);
   expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
   expectError(R"({"model_type": 5})", file + "1: model_type: 5 is not a string" + valid);

@@ -141,6 +141,61 @@ TEST(ModelSpec, SlotsOfExperts) {
   EXPECT_EQ(expertCapacity(moe, 13), 1);
 }
 
+TEST(ModelSpec, Injects) {
+  auto model = [](const std::string &pattern, const std::string &inject, const std::string &more = "",
+                  const std::string &mixers = "L") {
+    return R"({"vocab_size": 64, "d_model": 32, "num_layers": 3, )" + more + "\n\"layer_pattern\": \"" + mixers +
+           R"(", "mixers": {"L": {"kind": "gla", "heads": 2, "head_dim": 8}},
+"ffns": {"D": {"kind": "dense", "hidden": 8}}, "inject_pattern": ")" +
+           pattern + "\",\n\"injects\": {" + inject + "}}";
+  };
+  const std::string block = R"("A": {"attention": {"heads": 4, "head_dim": 16}})";
+  Parsed parsed = parse(model("-A", R"("A": {"attention": {"heads": 4, "kv_heads": 2, "head_dim": 16, "window": 5},
+    "attention_adapter_rank": 3, "ffn": {"hidden": 24, "activation": "geglu"}, "ffn_adapter_rank": 2})"));
+  ASSERT_TRUE(parsed.ok) << parsed.errors[0];
+  EXPECT_EQ(parsed.spec.injectOf(2), noPart);
+  EXPECT_EQ(parsed.spec.injectOf(1), 'A');
+  EXPECT_EQ(parsed.spec.findInject(noPart), nullptr);
+  const InjectSpec &inject = *parsed.spec.findInject('A');
+  EXPECT_EQ(inject.attention.window, 5);
+  EXPECT_EQ(inject.attentionAdapterRank, 3);
+  EXPECT_EQ(inject.ffn->hidden, 24);
+  EXPECT_EQ(inject.ffnAdapterRank, 2);
+  EXPECT_EQ(parsed.spec.residualSums(), 6); // a block adds to what is read alone
+  parsed = parse(model("A", block));
+  ASSERT_TRUE(parsed.ok) << parsed.errors[0];
+  EXPECT_FALSE(parsed.spec.findInject('A')->ffn);
+  parsed = parse(model("-", ""));
+  EXPECT_TRUE(parsed.ok);
+  const std::pair<std::string, const char *> cases[] = {
+      {model("-B", block), "3: inject_pattern: 'B' is not in injects; valid: A, or - for none"},
+      {model("-", block), "4: injects.A: no layer uses it: inject_pattern is \"-\""},
+      {model("---A", block), "4: injects.A: no layer uses it: num_layers 3 takes \"---\" of inject_pattern \"---A\"; "
+                             "valid: num_layers of at least 4, or no such part"},
+      {model("A", block, "", "LL-"), "3: inject_pattern: layer 2 has 'A' (\"A\") but no mixer to read what it gives "
+                                     "(layer_pattern \"LL-\"); valid: letters where layers have mixers, - for none"},
+      {model("A", block, R"("residual": {"from": "normed"},)"),
+       "1: residual.from: \"normed\" would let what injects.A gives pass by the mixers, which only read it; valid: "
+       "\"input\", or no injects"},
+      {model("A", R"("A": {"ffn": {"hidden": 8}})"),
+       "4: injects.A.attention: is missing; valid: an object such as {\"heads\": 8, \"head_dim\": 64}"},
+      {model("A", R"("A": {"attention": {"heads": 4, "kv_heads": 3, "head_dim": 16}})"),
+       "4: injects.A.attention.kv_heads: 3 does not divide heads 4; valid: 1, 2, 4"},
+      {model("A", R"("A": {"attention": {"heads": 4, "head_dim": 16}, "ffn_adapter_rank": 2})"),
+       "4: injects.A.ffn_adapter_rank: has no feed-forward to be of; valid: together with ffn, or 0"},
+      {model("A", R"("A": {"attention": {"heads": 4, "head_dim": 15}})"),
+       "4: injects.A.attention.head_dim: 15 features are not pairs, which rope turns; valid: an even number"},
+      {model("A", R"("A": {"attention": {"heads": 4, "head_dim": 16}, "adapter_rank": 2})"),
+       "4: injects.A.adapter_rank: unknown key; did you mean ffn_adapter_rank?"},
+      {model("", block), "3: inject_pattern: is empty; valid: letters of injects: A, or - for none"},
+  };
+  for (const auto &[text, message] : cases) {
+    parsed = parse(text);
+    ASSERT_EQ(parsed.errors.size(), 1u) << text;
+    EXPECT_EQ(parsed.errors[0], std::string("m.json:") + message);
+  }
+}
+
 TEST(ModelSpec, MixersSideBySide) {
   auto model = [](const std::string &pattern, const std::string &more = "", const std::string &first = "",
                   const std::string &second = "") {

@@ -145,6 +145,9 @@ def description_seeds():
     yield json.dumps(one_part | {"model_type": "mamba2", "num_heads": 4, "head_dim": 16, "n_groups": 2, "num_hidden_layers": 2}).encode()
     yield json.dumps(one_part | {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*E", "mamba_num_heads": 8, "n_group": 2, "topk_group": 1,
                                  "n_routed_experts": 4, "moe_latent_size": 16}).encode()
+    yield json.dumps({"model_type": "zamba2", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 3, "layers_block_type": ["hybrid", "mamba", "hybrid"],
+                      "num_mem_blocks": 2, "num_attention_heads": 4, "n_mamba_heads": 4, "adapter_rank": 2, "use_shared_attention_adapter": True,
+                      "use_mem_rope": True, "rope_theta": 500, "time_step_limit": None}).encode()
     small = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
     yield json.dumps(small | {"model_type": "minimax", "layer_types": ["linear_attention", "full_attention"], "mlp_beta_factor": 0.5}).encode()
     yield json.dumps(small | {"model_type": "glm4_moe", "n_shared_experts": 2, "n_group": 8, "topk_group": 4, "use_qk_norm": True}).encode()

@@ -662,6 +662,15 @@ TEST(ModelDifferences, LayersByWhatTheyAre) {
       "?");
   EXPECT_EQ(words(parts, R"({"num_layers": 4, "layer_pattern": "N-", "mixers": {"N": {"heads": 2}}})"),
             "layer_pattern: \"N--N\" there, \"N-\" here");
+  // Blocks that layers share.
+  const char *shares =
+      R"({"num_layers": 4, "inject_pattern": "-A-B", "injects": {"A": {"ffn": {"hidden": 2}}, "B": {}}})";
+  EXPECT_EQ(
+      words(shares,
+            R"({"num_layers": 4, "inject_pattern": "-A-B-A", "injects": {"A": {"ffn": {"hidden": 3}}, "B": {}}})"),
+      "injects.A.ffn.hidden: 2 there, 3 here");
+  EXPECT_EQ(words(shares, R"({"num_layers": 4, "inject_pattern": "-A-A", "injects": {"A": {"ffn": {"hidden": 2}}}})"),
+            "inject_pattern: \"-A-B\" there, \"-A-A\" here");
   // Mixers side by side.
   const std::string mixers = R"(, "mixers": {"N": {"heads": 2}, "M": {"heads": 4, "scale": 1}}})",
                     both = R"j({"num_layers": 3, "layer_pattern": "(NM)M")j" + mixers;
