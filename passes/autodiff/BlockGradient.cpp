@@ -2,6 +2,7 @@
 #include "passes/autodiff/BlockGradient.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "passes/autodiff/Recompute.h"
+#include "passes/outline/RowsCluster.h"
 
 using namespace mlir;
 using namespace braid;
@@ -75,7 +76,19 @@ static Location gradientLoc(Location forward) {
 void BlockGradient::add(Value forward, Value cotangent) {
   if (!activity.isActive(forward))
     return;
-  cotangents[forward].push_back(cotangent);
+  SmallVector<Value> &parts = cotangents[forward];
+  // What several layers read (a block that they share) has a sum that grows in place, the last use first: parts of all
+  // would be in memory together. What is rounded is so once, at the end, and what came from outside stays as it is.
+  bool isRounded = getElementTypeOrSelf(cotangent.getType()).getIntOrFloatBitWidth() < 32,
+       grows = !outer && isa<BlockArgument>(forward) && parts.size() == 1 && !isa<BlockArgument>(parts[0]);
+  if (isRounded || !grows) {
+    parts.push_back(cotangent);
+    return;
+  }
+  auto sum =
+      AddOp::create(backward, gradientLoc(forward.getLoc()), cotangent.getType(), ValueRange{parts[0], cotangent});
+  sum->setAttr(kInPlaceAttr, backward.getUnitAttr());
+  parts.assign({sum});
 }
 
 Type BlockGradient::gradientElement(Type weight) {

@@ -1,14 +1,16 @@
 """Models, meshes and schedules that nobody chose: each is drawn, and two training steps in double precision are those of one rank (exact.py).
 
 A draw takes mixers of any class, experts with and without a capacity, shared experts and losses of the router, a length of rows, a few layers or many alike; for some also what
-published models add to them (sinks, norms of q and k, gates, biases, mixers side by side, factors, other routers, latents, places of norms); then a few meshes of up to four ranks, stages of layers among them, with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
+published models add to them (sinks, norms of q and k, gates, biases, mixers side by side, factors, other routers, latents, places of norms, blocks that layers share); then a few meshes of up to four ranks, stages of layers among them, with a pipeline, a slicing, a number of slices, layers with their own, recomputation and an algorithm along sp. Nothing is refused but
 slices and parts of rows that are shorter than what a convolution reads.
 Usage: random_meshes.py [--seed N] [--models N] [--meshes N]; needs braid-compile and braid-run in PATH.
 """
 import argparse
+import itertools
 import json
 import math
 import random
+import re
 import sys
 
 import exact
@@ -54,6 +56,12 @@ def widen(draw, description):
     if draw.random() < 0.3:
         description["norm_placement"] = draw.choice(["sandwich", "output", "post"])
     description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}])
+    if draw.random() < 0.4:  # blocks that layers share
+        known = {"A": {"attention": HEADS | {"head_dim": 16} | draw.choice([{}, {"kv_heads": 2}, {"window": 7}]), "ffn": {"hidden": 24, "activation": "geglu"},
+                       "ffn_adapter_rank": draw.choice([0, 3])}, "B": {"attention": HEADS, "attention_adapter_rank": draw.choice([0, 2])}}
+        mixing = [letters != "-" for _, letters in zip(range(layers), itertools.cycle(re.findall(r"\(\w+\)|[\w-]", description["layer_pattern"])))]
+        pattern = "".join(draw.choice("-AB") if mixes else "-" for mixes in mixing)
+        description |= {"inject_pattern": pattern, "injects": {name: known[name] for name in sorted(set(pattern) - {"-"})}}
     return description
 
 

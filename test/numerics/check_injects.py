@@ -65,7 +65,7 @@ MODELS = {
         "injects": {"A": {"attention": WIDE}},
     },
 }
-F32 = ("sandwich", "all")
+F32 = ("sandwich", "output")
 
 
 if __name__ == "__main__":
