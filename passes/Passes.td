@@ -60,7 +60,8 @@ def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
     Reverse mode over the op interface DifferentiableOpInterface. A repeat's gradient is a second repeat that walks the
     layers the other way; a layer function `@f` becomes `@f_train` (also returns what the backward reads) and `@f_grad`.
     Marked ops (DecideRecompute) stand in `@f_grad` once more, right before what reads them.
-    Weight gradients are ops of their own; a value used several times gets its cotangents in one sum, in order of use.
+    Weight gradients are ops of their own; a value used several times gets its cotangents in one sum, in order of use;
+    a sum of f32 that several layers add to (weights that they share) grows in place instead, the last use first.
     Before: `func @train_step(params.., tokens, labels) -> (loss_sum, loss_count, aux_loss) attributes {braid.train = {..}}`
     After:  `func @train_step(params.., tokens, labels, moments.., learning_rate, step) -> (loss, aux_loss, grad_norm,
              params (in place), moments (in place), gradients)`.

@@ -123,6 +123,8 @@ static Init matrixInit(const ModelSpec &spec, int64_t in, int64_t out, MatrixRol
 
 Value LayerBuilder::matrix(StringRef name, const Dim &in, const Dim &out, MatrixRole role, int64_t experts) {
   Dims shape = {in, out};
+  if (role == MatrixRole::output && !mixer.shared.empty())
+    role = MatrixRole::value; // what a shared block gives is only read
   if (experts)
     shape.insert(shape.begin(), Dim(experts, "experts"));
   double rateScale = role == MatrixRole::narrow ? 1.0 : 1.0 / spec.widthRatio();
