@@ -61,7 +61,7 @@ def DifferentiatePass : Pass<"braid-differentiate", "::mlir::ModuleOp"> {
     layers the other way; a layer function `@f` becomes `@f_train` (also returns what the backward reads) and `@f_grad`.
     Marked ops (DecideRecompute) stand in `@f_grad` once more, right before what reads them.
     Weight gradients are ops of their own; a value used several times gets its cotangents in one sum, in order of use;
-    a sum of f32 that several layers add to (weights that they share) grows in place instead, the last use first.
+    of what an entry reads in several layers (weights that they share) a sum of f32 grows in place, the last use first.
     Before: `func @train_step(params.., tokens, labels) -> (loss_sum, loss_count, aux_loss) attributes {braid.train = {..}}`
     After:  `func @train_step(params.., tokens, labels, moments.., learning_rate, step) -> (loss, aux_loss, grad_norm,
              params (in place), moments (in place), gradients)`.

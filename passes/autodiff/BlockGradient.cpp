@@ -77,10 +77,11 @@ void BlockGradient::add(Value forward, Value cotangent) {
   if (!activity.isActive(forward))
     return;
   SmallVector<Value> &parts = cotangents[forward];
-  // What several layers read (a block that they share) has a sum that grows in place, the last use first: parts of all
-  // would be in memory together. What is rounded is so once, at the end, and what came from outside stays as it is.
+  // What several layers read (a block that they share, the embedding) has a sum that grows in place, the last use first:
+  // parts of all would be in memory together, and kernels follow their number. What is rounded is so once, at the end,
+  // and what came from outside stays as it is.
   bool isRounded = getElementTypeOrSelf(cotangent.getType()).getIntOrFloatBitWidth() < 32,
-       grows = !outer && isa<BlockArgument>(forward) && parts.size() == 1 && !isa<BlockArgument>(parts[0]);
+       grows = !outer && parts.size() == 1 && !isa<BlockArgument>(parts[0]);
   if (isRounded || !grows) {
     parts.push_back(cotangent);
     return;

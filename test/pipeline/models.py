@@ -5,7 +5,7 @@
 Every model of the folder compiles up to its commands, as it is and with other flags: bf16, and two ranks with woven slices whose layers
 are computed again, in bf16 too (without `all` small ones go so two rounds deep, bf16 on one rank is for some only, and the model of most layers, whose kinds smaller ones have, is as it is). Of each: what runs is a kernel of the module or a listed library call, every kernel runs, no kernel knows an instance
 of linear models, and the memory planned for each entry is within a tenth of what must be alive at its worst moment. Small models, two
-and four rounds of their pattern deep: the same kernels and commands. Memory of generation by length: none for linear layers; of training by attention: linear.
+and four rounds of their pattern deep: the same kernels, and but for blocks that layers share the same commands. Memory of generation by length: none for linear layers; of training by attention: linear.
 """
 
 import math
@@ -94,11 +94,13 @@ def check_memory(model):
             yield f"@{entry}: nothing is alive"
 
 
-def check_depth(two, four):
+def check_depth(two, four, shares):
     # Decays that layers differ in are tables of initial values, and a deeper model has others.
     different = sorted(k for k in two.kernels ^ four.kernels if not k.startswith("init_values"))
     if different:
         yield f"kernels of a deeper model: {different}"
+    if shares:  # a layer with a block that others have, too, is called by itself
+        return
     for name in set(two.memory) - {"init"}:  # initial values are drawn layer by layer: every layer has keys of its own
         counts = [len(model.entry(name)) for model in (two, four)]
         if abs(counts[0] - counts[1]) > 1:  # the norm of many gradients is added up in one stage more
@@ -130,10 +132,11 @@ def problems_of(path, build, everything):
         for problem in [*check_commands(model), *check_memory(model)]:
             yield f"{what}: {problem}"
     if path.stem.startswith("tiny"):
-        patterns = re.findall(r'^  "(?:layer|ffn)_pattern": *"([\w()-]+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+        text = path.read_text(encoding="utf-8")
+        patterns = re.findall(r'^  "(?:layer|ffn|inject)_pattern": *"([\w()-]+)"', text, re.MULTILINE)
         period = math.lcm(*(len(re.sub(r"\(\w+\)", "=", pattern)) for pattern in patterns))  # mixers in parentheses are one layer's
         two, four = (build(path, changes={"num_layers": period * rounds}) for rounds in (2, 4))
-        yield from check_depth(two, four)
+        yield from check_depth(two, four, '"injects"' in text)
         yield from (f"{2 * period} layers: {problem}" for problem in [*check_commands(two), *check_memory(two)])
         print(f"{path.name}, {2 * period} and {4 * period} layers: {len(two.kernels)} and {len(four.kernels)} kernels")
 
