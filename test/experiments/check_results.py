@@ -32,6 +32,9 @@ for link in result.get("links", []):
         print(f"{p['pipeline']} {p['degree']}: {judge('loss', p['loss_difference'] < LOSS and p['norm_difference'] < NORM)} ({p['loss_difference']:.1e}, gradient norms {p['norm_difference']:.1e})")
 for r in result.get("slicing", []):
     print(f"{r['pipeline']} {r['degree']}: {judge('loss', r['loss_difference'] < CURVE)} ({r['loss_difference']:.1e})")
+for r in result.get("orders", []):
+    print(f"{r['order']} {r['micro_batches']}: {judge('loss', r['loss_difference'] < LOSS and r['norm_difference'] < NORM)}, {judge('orders', r['same_losses'])} "
+          f"({r['loss_difference']:.1e}, gradient norms {r['norm_difference']:.1e})")
 if curve := result.get("curves"):
     good = curve["largest_difference"] < CURVE
     print(f"curve of {curve['program']} over {curve['steps']} steps {'agrees' if good else 'DIFFERS'} ({curve['largest_difference']:.1e})")
