@@ -53,7 +53,7 @@ std::string Translation::hybridLayers(const Value &layers) {
       bool isHybrid = isEqual(type, stringValue("hybrid"));
       if (!isHybrid && !isEqual(type, stringValue("linear_attention")) && !isEqual(type, stringValue("mamba")))
         errors.report(llvm::formatv("{0}[{1}]", key, i).str(),
-                      describe(type) + " is not computed; valid: \"linear_attention\", \"hybrid\"");
+                      describe(type) + " is not computed; valid: \"mamba\" (\"linear_attention\"), \"hybrid\"");
       pattern += isHybrid ? 'H' : noPart;
     }
   }
@@ -110,8 +110,6 @@ Value Translation::sharedFfn(const Value &bias) {
   bool isSized = integerIn(hidden, INT32_MAX);
   Value usual = numberValue(isSized ? 4 * hidden.integer : 1),
         width = get("intermediate_size", usual, /*nullable=*/true);
-  if (width.kind == Kind::integer && width.integer == 0) // says as much as nothing
-    width = named(usual, "4 * hidden_size", hidden.line);
   return object({{"hidden", std::move(width)}, {"activation", std::move(act)}, {"bias", bias}});
 }
 
@@ -161,6 +159,7 @@ void Translation::fixedKeysOfZamba() {
                         "num_query_groups", "hybrid_layer_ids", "use_conv_bias"})
     (void)take(key);
   only("tie_word_embeddings", boolValue(true)); // without which transformers shares no blocks either
+  only("use_shared_mlp_adapter", boolValue(true)); // of configs before there were none without
   only("use_long_context", boolValue(false)); // of which versions of transformers make other rotations
   stepLimit();
 }

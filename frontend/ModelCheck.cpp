@@ -428,11 +428,13 @@ void Checker::schedule() {
       return report("schedule.overlap_degrees", formatv("there is no layer {0} of {1}; valid: layers 0 to {2}", layer,
                                                         spec.numLayers, spec.numLayers - 1)
                                                     .str());
-  if (int64_t most = std::min(spec.numLayers, maxStages); s.stages > most)
+  bool headAlone = !s.stageLayers.empty() && s.stageLayers.back() == 0;
+  if (int64_t most = std::min(spec.numLayers + headAlone, maxStages); s.stages > most)
     return report("num_layers",
-                  formatv("{0} layers cannot be shared out among {1} stages (pp={1} in --mesh); valid: pp of "
-                          "at most {2}",
-                          spec.numLayers, s.stages, most)
+                  formatv("{0} layers cannot be shared out among {1} stages (pp={1} in --mesh); valid: pp of at most "
+                          "{2}{3}",
+                          spec.numLayers, s.stages, most,
+                          headAlone ? "" : ", or one more whose stage_layers say that the last has none")
                       .str());
   // Without stages nothing is shared out: a description may say how it would be.
   if (int64_t sum = std::accumulate(s.stageLayers.begin(), s.stageLayers.end(), int64_t(0));

@@ -166,12 +166,22 @@ private:
 
   Bytes local; ///< of the entry at hand
   int64_t most = -1; ///< bytes kept of the entries before it; of stages the one that keeps most is told
-  void report(func::FuncOp function, const Layers &layers, int64_t withoutMarks);
+  void report(func::FuncOp function, const Layers &layers, int64_t waiting);
 
   static int64_t keptBytes(const Layers &layers) {
     int64_t sum = 0;
     for (auto &[op, choice] : layers)
       sum += choice.outcome().bytes;
+    return sum;
+  }
+  /// Of the same without any choice, also those that an earlier entry has made for layers of both.
+  static int64_t bareBytes(const Layers &layers) {
+    int64_t sum = 0;
+    for (auto &[op, choice] : layers) {
+      LayerChoice bare = choice;
+      bare.again.clear();
+      sum += bare.outcome().bytes;
+    }
     return sum;
   }
 };
@@ -325,17 +335,21 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
       axes[axis] = ranks->size(axis);
   }
   // Of a stage, activations of several micro-batches are kept at a time (overlap/PipelineStages).
-  int64_t underWay = 1;
+  int64_t underWay = 1, waits = 0;
   if (std::optional<int64_t> stage = stageOf(function))
-    if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches))
-      // Of ZB-H1 a stage has as many of which the gradients of weights are missing as there are stages before it.
-      underWay = std::clamp<int64_t>(axes["pp"] - (isZeroBubble(function) ? 0 : *stage), 1, parts.getInt());
+    if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches)) {
+      underWay = std::clamp<int64_t>(axes["pp"] - *stage, 1, parts.getInt());
+      // Of ZB-H1 a stage has as many without gradients of weights as there are stages before it.
+      if (isZeroBubble(function))
+        waits = std::min(*stage, parts.getInt() - underWay);
+    }
   auto algorithm = getOperation()->getAttrOfType<StringAttr>(attrs::spAlgorithm);
   bool gathers = sequence && !(algorithm && algorithm.getValue() == spAlgorithmName(SpAlgorithm::ring));
   Layers layers;
   if (failed(collect(function.getBody().front(), underWay, activity, symbols, layers)))
     return failure();
-  int64_t withoutMarks = keptBytes(layers);
+  // What a gradient of weights reads, which waits for its turn: taken as all that is kept of a micro-batch without choices.
+  int64_t waiting = bareBytes(layers) / underWay * waits;
 
   for (auto &[op, choice] : layers)
     if (op->hasAttr(kRecomputeAttr))
@@ -351,12 +365,12 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
   }
   auto settings = function->getAttrOfType<DictionaryAttr>("braid.train");
   if (auto budget = settings.getAs<IntegerAttr>("activation_budget")) {
-    meetBudget(layers, budget.getInt());
+    meetBudget(layers, budget.getInt() - waiting);
     NamedAttrList rest(settings);
     rest.erase("activation_budget");
     function->setAttr("braid.train", rest.getDictionary(&getContext()));
   }
-  report(function, layers, withoutMarks);
+  report(function, layers, waiting);
   for (auto &[op, choice] : layers)
     for (Operation *executed : choice.outcome().executed)
       executed->setAttr(kRecomputeAttr, UnitAttr::get(&getContext()));
@@ -364,8 +378,8 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
 }
 
 /// The program file says what the decision costs and saves; braid-run info prints it.
-void DecideRecomputePass::report(func::FuncOp function, const Layers &layers, int64_t withoutMarks) {
-  int64_t kept = keptBytes(layers);
+void DecideRecomputePass::report(func::FuncOp function, const Layers &layers, int64_t waiting) {
+  int64_t kept = keptBytes(layers) + waiting, withoutMarks = bareBytes(layers) + waiting;
   double time = 0, all = 0;
   for (auto &[op, choice] : layers) {
     time += choice.outcome().time;

@@ -80,8 +80,10 @@ public:
         unroll(repeat);
       SmallVector<Block *> blocks = {&entry.getBody().front()};
       entry.walk([&](RepeatOp repeat) { blocks.push_back(&repeat.getBody().front()); });
-      for (Block *block : blocks)
+      for (Block *block : blocks) {
+        sinkExchanges(*block);
         joinCalls(*block);
+      }
     }
     for (Operation *layer : unused)
       if (SymbolTable::symbolKnownUseEmpty(layer, getOperation()))
@@ -283,6 +285,42 @@ private:
               : ReshapeOp::create(builder, repeat.getLoc(), repeat.getResultTypes()[i], result).getResult());
     repeat.replaceAllUsesWith(results);
     repeat.erase();
+  }
+
+  /// Exchanges between layers of what no layer reads (gradients of weights that several layers have) go behind the last
+  /// of them, with what reads them: they separate nothing.
+  void sinkExchanges(Block &block) {
+    auto backwards = llvm::reverse(block);
+    auto found = llvm::find_if(backwards, [&](Operation &op) { return bool(callOf(op)); });
+    if (found == backwards.end())
+      return;
+    Operation *last = &*found;
+    DenseSet<Operation *> needed; // by calls, repeats and whatever has effects besides
+    SmallVector<Operation *> sunk;
+    for (Operation *op = last; op; op = op->getPrevNode()) {
+      bool isExchange = isa<CollectiveOpInterface>(*op);
+      if (!needed.contains(op) && !isa<func::CallOp, RepeatOp>(*op) && (isExchange || isMemoryEffectFree(op)))
+        continue;
+      op->walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          if (Operation *def = operand.getDefiningOp(); def && def->getBlock() == &block)
+            needed.insert(def);
+      });
+    }
+    DenseSet<Operation *> moves;
+    for (Operation &op : block) {
+      if (&op == last)
+        break;
+      bool follows = llvm::any_of(op.getOperands(), [&](Value v) { return moves.contains(v.getDefiningOp()); });
+      if (follows || (isa<CollectiveOpInterface>(op) && !needed.contains(&op))) {
+        moves.insert(&op);
+        sunk.push_back(&op);
+      }
+    }
+    for (Operation *op : sunk) {
+      op->moveAfter(last);
+      last = op;
+    }
   }
 
   /// Calls that stand one after the other but for views, in groups. Backward runs are divided from their end, so that

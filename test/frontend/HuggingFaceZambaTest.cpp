@@ -6,7 +6,7 @@ namespace {
 
 // In small: hybrid layers in turns, as versions of transformers call them.
 const char *const small = R"("vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 6, "num_mem_blocks": 2,
-  "layers_block_type": ["mamba", "hybrid", "linear_attention", "hybrid", "mamba", "hybrid"], "adapter_rank": 4,
+  "layers_block_type": ["mamba", "hybrid", "linear_attention", "hybrid", "mamba", "hybrid"], "adapter_rank": 4, "use_shared_mlp_adapter": true,
   "num_attention_heads": 4, "n_mamba_heads": 8, "mamba_d_state": 16, "mamba_ngroups": 2, "intermediate_size": 96,
   "hybrid_layer_ids": [1, 3, 5], "attention_head_dim": 32, "use_long_context": false, "time_step_limit": null)";
 
@@ -82,13 +82,15 @@ TEST(HuggingFace, Zamba2Errors) {
   const std::pair<const char *, const char *> cases[] = {
       {R"("tie_word_embeddings": false)", "tie_word_embeddings: false of a zamba2 config is not computed; valid: true"},
       {R"("use_long_context": true)", "use_long_context: true of a zamba2 config is not computed; valid: false"},
+      {R"("use_shared_mlp_adapter": false)",
+       "use_shared_mlp_adapter: false of a zamba2 config is not computed; valid: true"},
       {R"("num_hidden_layers": 6)",
        "num_hidden_layers: 6 without layers_block_type, for which transformers takes 54 layers; valid: 54, or such a "
        "list"},
       {R"("num_hidden_layers": 3, "layers_block_type": ["mamba", "hybrid"])",
        "layers_block_type: has 2 layers; valid: num_hidden_layers, 3"},
       {R"("num_hidden_layers": 2, "layers_block_type": ["mamba", "attention"])",
-       "layers_block_type[1]: \"attention\" is not computed; valid: \"linear_attention\", \"hybrid\""},
+       "layers_block_type[1]: \"attention\" is not computed; valid: \"mamba\" (\"linear_attention\"), \"hybrid\""},
       {R"("num_mem_blocks": 0)", "num_mem_blocks: 0 is not an integer from 1 to 26"},
       {R"("num_attention_heads": 3)",
        "num_attention_heads: 3 does not divide twice the hidden_size 2560; valid: a divisor"},

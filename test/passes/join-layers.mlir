@@ -142,3 +142,35 @@ func.func @alone(%x: !x, %ws: tensor<4x4xf32>, %s: !c) -> (!x, tensor<4x4xf32>) 
   }
   return %r#0, %r#1 : !x, tensor<4x4xf32>
 }
+
+// -----
+
+// An exchange between two layers that no layer waits for goes behind the last, with what reads it; one that the next layer reads separates them.
+!x = tensor<1x8x4xf32>
+!c = tensor<2x1xi32>
+func.func private @layer(%x: !x, %s: !c) -> !x {
+  %y = braid.comm.all_to_all %x send_counts(%s) recv_counts(%s) {axis = "ep", peers = 2 : i64} : (!x, !c, !c) -> !x
+  return %y : !x
+}
+// CHECK-LABEL: func.func @sums(
+// CHECK-NEXT: %[[J:.*]]:2 = call @joined_layer_x2(
+// CHECK-NEXT: %[[G:.*]] = braid.comm.all_reduce %[[J]]#0
+// CHECK-NEXT: %[[H:.*]] = braid.activation %[[G]]
+// CHECK-NEXT: return %[[J]]#1, %[[H]]
+func.func @sums(%x: !x, %s: !c) -> (!x, !x) attributes {braid.entry} {
+  %0 = call @layer(%x, %s) : (!x, !c) -> !x
+  %g = braid.comm.all_reduce %0 {axis = "dp"} : (!x) -> !x
+  %h = braid.activation %g {kind = "silu"} : (!x) -> !x
+  %1 = call @layer(%0, %s) : (!x, !c) -> !x
+  return %1, %h : !x, !x
+}
+// CHECK-LABEL: func.func @reads(
+// CHECK-NEXT: call @layer(
+// CHECK-NEXT: braid.comm.all_reduce
+// CHECK-NEXT: call @layer(
+func.func @reads(%x: !x, %s: !c) -> !x attributes {braid.entry} {
+  %0 = call @layer(%x, %s) : (!x, !c) -> !x
+  %g = braid.comm.all_reduce %0 {axis = "dp"} : (!x) -> !x
+  %1 = call @layer(%g, %s) : (!x, !c) -> !x
+  return %1 : !x
+}
