@@ -22,8 +22,12 @@ static IntegerAttr budgetOf(func::FuncOp entry) {
 
 std::optional<ActivationBudget> ActivationBudget::of(ModuleOp module) {
   for (auto entry : module.getOps<func::FuncOp>())
-    if (IntegerAttr budget = budgetOf(entry))
-      return ActivationBudget(entry.getLoc(), budget.getInt());
+    if (IntegerAttr budget = budgetOf(entry)) {
+      // Of stages the one that keeps most is told, which need not be the first.
+      bool isStage = stageOf(entry).has_value();
+      auto whole = StringAttr::get(module.getContext(), entry.getSymName().split(".stage").first);
+      return ActivationBudget(isStage ? Location(NameLoc::get(whole)) : entry.getLoc(), budget.getInt());
+    }
   return std::nullopt;
 }
 
