@@ -113,7 +113,7 @@ private:
     }
   }
 
-  /// In the order of the block, without those that begin what an earlier op ends.
+  /// In the order of the block.
   static SmallVector<Operation *> inOrder(Block &block, const LateOps &late) {
     SmallVector<Operation *> ops;
     for (Operation &op : block.without_terminator())
@@ -149,7 +149,7 @@ private:
 
   //===- Functions ------------------------------------------------------------------------------------------------===//
 
-  /// `wait`: results of the call that can wait.
+  /// `urgent`: results of the function that cannot wait, at the calls at hand.
   Halves &halvesOf(func::FuncOp whole, const llvm::SmallDenseSet<unsigned> &urgent) {
     SmallVector<unsigned> key(urgent.begin(), urgent.end());
     llvm::sort(key);
