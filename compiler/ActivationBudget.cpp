@@ -24,9 +24,9 @@ std::optional<ActivationBudget> ActivationBudget::of(ModuleOp module) {
   for (auto entry : module.getOps<func::FuncOp>())
     if (IntegerAttr budget = budgetOf(entry)) {
       // Of stages the one that keeps most is told, which need not be the first.
-      bool isStage = stageOf(entry).has_value();
-      auto whole = StringAttr::get(module.getContext(), entry.getSymName().split(".stage").first);
-      return ActivationBudget(isStage ? Location(NameLoc::get(whole)) : entry.getLoc(), budget.getInt());
+      std::optional<int64_t> stage = stageOf(entry);
+      auto step = StringAttr::get(module.getContext(), unstagedName(entry.getSymName(), stage));
+      return ActivationBudget(stage ? Location(NameLoc::get(step)) : entry.getLoc(), budget.getInt());
     }
   return std::nullopt;
 }

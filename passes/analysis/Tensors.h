@@ -16,6 +16,14 @@ inline mlir::RankedTensorType withDim(mlir::RankedTensorType type, int64_t dim, 
   return mlir::RankedTensorType::get(shape, type.getElementType());
 }
 
+/// Of `count` such tensors, one for each iteration of a repeat.
+inline mlir::RankedTensorType stackedType(int64_t count, mlir::Type type) {
+  auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+  llvm::SmallVector<int64_t> shape(tensor.getShape());
+  shape.insert(shape.begin(), count);
+  return tensor.clone(shape);
+}
+
 } // namespace braid
 
 #endif // PASSES_ANALYSIS_TENSORS_H

@@ -1,6 +1,7 @@
 //===- BlockGradient.cpp - reverse mode over blocks, repeats and layer functions ----------------------------------===//
 #include "passes/autodiff/BlockGradient.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "passes/analysis/Tensors.h"
 #include "passes/autodiff/Recompute.h"
 #include "passes/outline/RowsCluster.h"
 
@@ -216,13 +217,6 @@ protected:
   }
 };
 } // namespace
-
-static RankedTensorType stackedType(int64_t count, Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  SmallVector<int64_t> shape = {count};
-  llvm::append_range(shape, tensor.getShape());
-  return RankedTensorType::get(shape, tensor.getElementType());
-}
 
 LogicalResult BlockGradient::differentiateRepeat(RepeatOp repeat) {
   Location loc = repeat.getLoc();

@@ -5,6 +5,7 @@
 #include "dialects/braid/PassAttributes.h"
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/Passes.h"
+#include "passes/analysis/Tensors.h"
 #include "passes/autodiff/Recompute.h"
 #include "passes/lower/PrepareBuffers.h"
 #include "passes/overlap/LayerTasks.h"
@@ -28,14 +29,10 @@ namespace braid {
 
 namespace {
 
-RankedTensorType stackType(Type type, int64_t count, bool outer) {
-  auto tensor = cast<RankedTensorType>(type);
-  SmallVector<int64_t> shape(tensor.getShape());
-  if (outer)
-    shape.insert(shape.begin(), count);
-  else
-    shape.erase(shape.begin());
-  return tensor.clone(shape);
+/// Of one layer of a stack.
+RankedTensorType partType(Type stack) {
+  auto tensor = cast<RankedTensorType>(stack);
+  return tensor.clone(tensor.getShape().drop_front());
 }
 
 /// Layer `index` of a stack.
@@ -44,16 +41,14 @@ Value unstack(OpBuilder &builder, Value stack, int64_t index) {
   SmallVector<int64_t> shape(type.getShape());
   shape[0] = 1;
   Value part = SliceOp::create(builder, stack.getLoc(), type.clone(shape), stack, 0, index);
-  return ReshapeOp::create(builder, stack.getLoc(), stackType(type, 0, /*outer=*/false), part);
+  return ReshapeOp::create(builder, stack.getLoc(), partType(type), part);
 }
 
 Value stack(OpBuilder &builder, ArrayRef<Value> parts) {
   SmallVector<Value> rows;
   for (Value part : parts)
-    rows.push_back(
-        ReshapeOp::create(builder, part.getLoc(), stackType(part.getType(), 1, /*outer=*/true), part).getResult());
-  return ConcatOp::create(builder, parts[0].getLoc(), stackType(parts[0].getType(), parts.size(), /*outer=*/true), rows,
-                          0);
+    rows.push_back(ReshapeOp::create(builder, part.getLoc(), stackedType(1, part.getType()), part).getResult());
+  return ConcatOp::create(builder, parts[0].getLoc(), stackedType(parts.size(), parts[0].getType()), rows, 0);
 }
 
 class JoinLayersPass : public braid::impl::JoinLayersPassBase<JoinLayersPass> {
@@ -253,9 +248,7 @@ private:
       return writeAll(repeat);
     // Groups of layers: [count, ..] is [count / group, group, ..].
     int64_t groups = count / group;
-    auto grouped = [&](Type type) {
-      return stackType(stackType(stackType(type, 0, false), group, true), groups, true);
-    };
+    auto grouped = [&](Type type) { return stackedType(groups, stackedType(group, partType(type))); };
     SmallVector<Value> inputs(values);
     for (Value input : stacks)
       inputs.push_back(ReshapeOp::create(builder, input.getLoc(), grouped(input.getType()), input));
@@ -270,7 +263,7 @@ private:
     SmallVector<Value> parts;
     for (auto [i, input] : llvm::enumerate(inputs)) {
       bool isCarried = static_cast<int64_t>(i) < carried;
-      Type type = isCarried ? input.getType() : stackType(input.getType(), 0, false);
+      Type type = isCarried ? input.getType() : partType(input.getType());
       (isCarried ? values : parts).push_back(to.addArgument(type, repeat.getBody().getArgument(i).getLoc()));
     }
     writeOut(inner, repeat, group, values, parts, layers);
@@ -296,7 +289,6 @@ private:
       return;
     Operation *last = &*found;
     DenseSet<Operation *> needed; // by calls, repeats and whatever has effects besides
-    SmallVector<Operation *> sunk;
     for (Operation *op = last; op; op = op->getPrevNode()) {
       bool isExchange = isa<CollectiveOpInterface>(*op);
       if (!needed.contains(op) && !isa<func::CallOp, RepeatOp>(*op) && (isExchange || isMemoryEffectFree(op)))
@@ -307,17 +299,15 @@ private:
             needed.insert(def);
       });
     }
-    DenseSet<Operation *> moves;
+    llvm::SetVector<Operation *> moves;
     for (Operation &op : block) {
       if (&op == last)
         break;
       bool follows = llvm::any_of(op.getOperands(), [&](Value v) { return moves.contains(v.getDefiningOp()); });
-      if (follows || (isa<CollectiveOpInterface>(op) && !needed.contains(&op))) {
+      if (follows || (isa<CollectiveOpInterface>(op) && !needed.contains(&op)))
         moves.insert(&op);
-        sunk.push_back(&op);
-      }
     }
-    for (Operation *op : sunk) {
+    for (Operation *op : moves) {
       op->moveAfter(last);
       last = op;
     }

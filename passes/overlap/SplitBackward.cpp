@@ -5,6 +5,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "passes/Passes.h"
+#include "passes/analysis/Tensors.h"
 #include "passes/analysis/Views.h"
 #include "passes/lower/PrepareBuffers.h"
 
@@ -295,10 +296,7 @@ private:
       (isLate ? lateTypes : earlyTypes).push_back(result.getType());
     }
     for (Value value : crossing) {
-      auto type = cast<RankedTensorType>(value.getType());
-      SmallVector<int64_t> shape = {count};
-      llvm::append_range(shape, type.getShape());
-      earlyTypes.push_back(RankedTensorType::get(shape, type.getElementType()));
+      earlyTypes.push_back(stackedType(count, value.getType()));
       earlyValues.push_back(value);
     }
     YieldOp::create(builder, yield->getLoc(), lateValues);
