@@ -94,10 +94,10 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
     auto is = [&](StringRef name, StringRef older) { // transformers reads both
       return isEqual(type, stringValue(name)) || (linear == 'M' && isEqual(type, stringValue(older)));
     };
-    bool isLinear = is("linear_attention", "mamba");
+    bool isLinear = is(typeName(linear), "mamba");
     if (!isLinear && !is("full_attention", "attention"))
       errors.report(llvm::formatv("{0}[{1}]", key, i).str(),
-                    describe(type) + " is not computed; valid: \"linear_attention\", \"full_attention\"");
+                    describe(type) + " is not computed; valid: \"" + typeName(linear).str() + "\", \"full_attention\"");
     each += isLinear ? linear : 'N';
   }
   if (integerIn(layers, 1024) && each.size() == static_cast<size_t>(layers.integer))
@@ -111,7 +111,7 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
 Value Translation::typesIn(StringRef pattern, const Value &layers, char linear) {
   std::vector<Value> types;
   for (size_t layer = 0; integerIn(layers, 1024) && layer < static_cast<size_t>(layers.integer); ++layer)
-    types.push_back(stringValue(pattern[layer % pattern.size()] == linear ? "linear_attention" : "full_attention"));
+    types.push_back(stringValue(pattern[layer % pattern.size()] == linear ? typeName(linear) : "full_attention"));
   return arrayValue(std::move(types));
 }
 
@@ -276,6 +276,8 @@ void Translation::fixedKeys() {
     fixedKeysOfErnie();
   if (family.name == "dots1")
     fixedKeysOfDots1();
+  if (family.isLfm)
+    fixedKeysOfLfm();
   if (family.latent) {
     fixedKeysOfLatent();
   } else if (family.corrects) {
@@ -383,13 +385,14 @@ std::vector<Field> Translation::correctedRouter(StringRef score) {
 /// The router of DeepSeek-V3, whose correction stays as it is, and an expert that every token sees: of nemotron_h both
 /// without a gate (act(x w1) w2), of others as wide as so many experts.
 std::vector<Field> Translation::correctedExperts() {
-  bool oneSize = family.name == "nemotron_h", isKimi = family.name == "kimi_linear";
-  Value experts = either(isKimi ? "num_experts" : "n_routed_experts", "num_local_experts", numberValue(family.experts)),
+  bool oneSize = family.name == "nemotron_h", renames = isKimi() || isBailing();
+  Value experts =
+            either(renames ? "num_experts" : "n_routed_experts", "num_local_experts", numberValue(family.experts)),
         width = get("moe_intermediate_size", numberValue(family.expertHidden)),
         kept = get("topk_group", numberValue(family.keptGroups)), shared;
-  // Kimi's own name of a key goes before the one that transformers has for all.
-  auto renamed = [&](StringRef key, StringRef ofKimi, Value otherwise) {
-    return isKimi ? either(ofKimi, key, std::move(otherwise)) : get(key, std::move(otherwise));
+  // A family's own name of a key goes before the one that transformers has for all.
+  auto renamed = [&](StringRef key, StringRef own, Value otherwise) {
+    return renames ? either(own, key, std::move(otherwise)) : get(key, std::move(otherwise));
   };
   Value topK = renamed("num_experts_per_tok", "num_experts_per_token", numberValue(family.topK)),
         groups = renamed("n_group", "num_expert_group", numberValue(family.groups));
@@ -438,7 +441,7 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
     return;
   }
   if (family.corrects || family.latent) {
-    bool hasList = family.name == "kimi_linear"; // mlp_layer_types, which says the same
+    bool hasList = isKimi() || isBailing(); // mlp_layer_types, which says the same
     const Value usual = numberValue(family.denseLayers), *given = take("first_k_dense_replace");
     Value first = named(given ? *given : usual, "first_k_dense_replace");
     if (!hasList)
@@ -523,11 +526,13 @@ std::optional<HuggingFaceModel> Translation::run() {
     if (family.latent)
       layersOfLatent(layers, mixing, layerPattern);
     else
-      family.hasMamba      ? layersOfMamba(layers, mixing, layerPattern)
-      : family.isFalcon    ? layersOfFalcon(mixing, layerPattern)
-      : family.hasSinks    ? layersOfGptOss(layers, mixing, layerPattern)
-      : family.windowEvery ? layersWithWindows(layers, mixing, layerPattern)
-                           : mixers(layers, mixing, layerPattern);
+      family.hasMamba       ? layersOfMamba(layers, mixing, layerPattern)
+      : family.isFalcon     ? layersOfFalcon(mixing, layerPattern)
+      : family.hasSinks     ? layersOfGptOss(layers, mixing, layerPattern)
+      : family.isLfm        ? layersOfLfm(layers, mixing, layerPattern)
+      : family.isOlmoHybrid ? layersOfOlmoHybrid(layers, mixing, layerPattern)
+      : family.windowEvery  ? layersWithWindows(layers, mixing, layerPattern)
+                            : mixers(layers, mixing, layerPattern);
     if (family.isGranite && family.experts)
       ffns = graniteFeedForward(ffnPattern);
     else if (family.isFalcon)
@@ -536,13 +541,21 @@ std::optional<HuggingFaceModel> Translation::run() {
       ffns = expertsOfGptOss(ffnPattern);
     else if (family.name == "ernie4_5_moe")
       ffns = feedForwardsOfErnie(layers, ffnPattern);
+    else if (family.isLfm)
+      ffns = feedForwardsOfLfm(layers, ffnPattern);
+    else if (family.isOlmoHybrid)
+      ffns = feedForwardsOfOlmoHybrid(layerPattern, ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
   }
-  Value eps = get(family.onePart ? "layer_norm_epsilon" : "rms_norm_eps", numberValue(family.eps));
+  Value eps = isLfm3() ? either("norm_eps", "rms_norm_eps", numberValue(family.eps))
+                       : get(family.onePart ? "layer_norm_epsilon"
+                             : family.isLfm ? "norm_eps"
+                                            : "rms_norm_eps",
+                             numberValue(family.eps));
   Value scaleOutput =
       family.onePart ? get("rescale_prenorm_residual", boolValue(family.name == "nemotron_h")) : boolValue(false);
-  Value context = family.name == "kimi_linear"
+  Value context = isKimi() || isBailing()
                       ? either("max_position_embeddings", "model_max_length", numberValue(family.positions))
                       : get("max_position_embeddings", numberValue(family.positions));
   std::vector<Field> fields = {
@@ -551,7 +564,7 @@ std::optional<HuggingFaceModel> Translation::run() {
       {"d_model", hidden},
       {"num_layers", std::move(layers)},
       {"context_len", std::move(context)},
-      {"tie_embeddings", get("tie_word_embeddings", boolValue(family.tied))},
+      {"tie_embeddings", family.isLfm ? tiedOfLfm() : get("tie_word_embeddings", boolValue(family.tied))},
       {"dtype", dtype()},
       {"norm", object({{"kind", stringValue("rms")}, {"eps", std::move(eps)}})},
       {"layer_pattern", stringValue(layerPattern)},
@@ -569,6 +582,10 @@ std::optional<HuggingFaceModel> Translation::run() {
   llvm::append_range(fields, shared);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
+  if (Value sandwich = isLfm3() ? get("use_sandwich_norm", boolValue(true)) : Value(); sandwich.boolean)
+    fields.push_back({"norm_placement", stringValue("sandwich")});
+  else if (isLfm3() && sandwich.kind != Kind::boolean)
+    errors.report("use_sandwich_norm", describe(sandwich) + " is not true or false");
   if (family.placement != "pre")
     fields.push_back({"norm_placement", stringValue(family.placement)});
   if (family.isGemma && hidden.isNumber() && hidden.number > 0)

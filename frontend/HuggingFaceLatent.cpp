@@ -11,7 +11,6 @@ using llvm::formatv;
 using llvm::StringRef;
 
 Value Translation::latentAttention() {
-  bool isKimi = family.name == "kimi_linear";
   Value heads = get("num_attention_heads", numberValue(family.heads)),
         own = get("qk_nope_head_dim", numberValue(int64_t(128))),
         shared = get("qk_rope_head_dim", numberValue(int64_t(64)));
@@ -22,7 +21,7 @@ Value Translation::latentAttention() {
                                              describe(heads) + ", or null");
   for (StringRef key : {"head_dim", "qk_head_dim"}) // transformers computes them, whatever a config says
     (void)take(key);
-  const Value none, usual = isKimi ? none : numberValue(int64_t(1536)), *given = take("q_lora_rank");
+  const Value none, usual = isKimi() || isBailing() ? none : numberValue(int64_t(1536)), *given = take("q_lora_rank");
   Value rank = named(given ? *given : usual, "q_lora_rank");
   compare({"q_lora_rank"}, rank, usual, /*null=*/&none);
   std::vector<Field> fields = {{"kind", stringValue("mla")},
@@ -36,9 +35,13 @@ Value Translation::latentAttention() {
                   describe(rank) + " leaves queries nothing to be made of; valid: an integer above 0, or null");
   else if (rank.kind != Kind::null)
     fields.push_back({"q_rank", std::move(rank)});
-  if (isKimi) {
+  if (isKimi()) {
     fields.push_back({"rope", Value()});
     return object(std::move(fields));
+  }
+  if (isBailing()) {
+    fields.push_back({"output_gate", stringValue("sigmoid")});
+    fields.push_back({"output_gate_per", stringValue("head")});
   }
   Value turned = rope(shared), pairs = boolValue(true); // of neighbours, or of features half the width apart
   if (isDeepseekV3()) {
@@ -150,10 +153,56 @@ Value Translation::kimiDelta(const Value &layers, std::string &pattern) {
                  {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}});
 }
 
-/// L: the delta rule of Kimi Linear, N: latent attention.
+/// The same of Ling: as many heads as attention has, decays of a whole projection, which may have a bound; latent
+/// attention is the last of every so many layers.
+Value Translation::bailingDelta(const Value &layers, std::string &pattern) {
+  const Value usual = numberValue(int64_t(6)), *given = takeOptional("layer_group_size"),
+              &every = given ? *given : usual, *types = takeOptional("layer_types");
+  auto patternOf = [&](int64_t every) {
+    std::string each;
+    for (int64_t layer = 0; integerIn(layers, 1024) && layer < layers.integer; ++layer)
+      each += (layer + 1) % every ? 'L' : 'N';
+    return each.empty() ? "LN" : shortest(each);
+  };
+  pattern = "LN";
+  if (types)
+    pattern = typesOf("layer_types", *types, layers, 'L');
+  else if (!integerIn(every, INT32_MAX))
+    errors.report("layer_group_size", describe(every) + " is not an integer above 0");
+  else
+    pattern = patternOf(every.integer);
+  auto size = static_cast<int64_t>(pattern.size()); // of which the last one has attention, if a number says so
+  std::vector<Value> same;
+  if (patternOf(size) == pattern)
+    same.push_back(numberValue(size));
+  compare({"layer_types", "layer_group_size"}, typesIn(pattern, layers, 'L'),
+          typesIn(patternOf(usual.integer), layers, 'L'), /*null=*/nullptr, same);
+  // Under the second name transformers writes what it has read under the first.
+  auto written = [&](StringRef key, StringRef later, const Value &usual) {
+    const Value *given = take(key), *own = take(later);
+    return named(own ? *own : given ? *given : usual, own ? later : key);
+  };
+  Value heads = written("num_attention_heads", "linear_num_heads", numberValue(family.heads)),
+        width = written("head_dim", "linear_head_dim", numberValue(int64_t(128))),
+        taps = written("short_conv_kernel_size", "linear_conv_kernel_dim", numberValue(int64_t(4)));
+  Value isBounded = get("kda_safe_gate", boolValue(true)), bound = get("kda_lower_bound", numberValue(int64_t(-5)));
+  if (isBounded.kind != Kind::boolean)
+    errors.report("kda_safe_gate", describe(isBounded) + " is not true or false");
+  if (isBounded.boolean && !(bound.isNumber() && bound.number < 0))
+    errors.report("kda_lower_bound", describe(bound) + " is not a number below 0");
+  std::vector<Field> fields = {
+      {"kind", stringValue("kda")},           {"heads", std::move(heads)},
+      {"head_dim", std::move(width)},         {"conv", object({{"kernel", std::move(taps)}})},
+      {"gate_rank", numberValue(int64_t(0))}, {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}};
+  if (isBounded.boolean)
+    fields.push_back({"lower_bound", std::move(bound)});
+  return object(std::move(fields));
+}
+
+/// L: the delta rule of Kimi Linear or Ling, N: latent attention.
 void Translation::layersOfLatent(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = "N";
-  Value delta = family.name == "kimi_linear" ? kimiDelta(layers, pattern) : Value();
+  Value delta = isKimi() ? kimiDelta(layers, pattern) : isBailing() ? bailingDelta(layers, pattern) : Value();
   Value latent = latentAttention(); // its keys are known, used or not
   mixers = object(usedBy(pattern, {{"L", std::move(delta)}, {"N", std::move(latent)}}));
 }
@@ -175,7 +224,8 @@ void Translation::sparseLayers(const Value &layers, std::string &pattern) {
     if (!integerIn(layers, 1024) || each.size() != static_cast<size_t>(layers.integer))
       return errors.report(
           key, formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
-    if (config.find("first_k_dense_replace") && each != pattern)
+    // Of Ling transformers writes both, and reads the list.
+    if (isKimi() && config.find("first_k_dense_replace") && each != pattern)
       errors.report(key, "says other layers than first_k_dense_replace; valid: one of the two");
     pattern = each;
   }
@@ -234,13 +284,15 @@ std::vector<Field> Translation::greedyExperts() {
 void Translation::fixedKeysOfLatent() {
   // Losses that transformers does not add, ranks of experts, and heads for further tokens.
   for (StringRef key : {"aux_loss_alpha", "seq_aux", "router_aux_loss_coef", "output_router_logits", "ep_size",
-                        "num_nextn_predict_layers", "num_mtp_layers"})
+                        "num_nextn_predict_layers", "num_mtp_layers", "mtp_loss_scaling_factor"})
     (void)take(key);
   only("moe_layer_freq", numberValue(int64_t(1)));
   only("scoring_func", stringValue(family.corrects ? "sigmoid" : "softmax"));
-  if (isDeepseekV3())
+  if (isDeepseekV3() || isBailing())
     only("topk_method", stringValue("noaux_tc"), /*nullable=*/true);
-  if (family.name != "kimi_linear")
+  if (isBailing()) // never tied
+    only("tie_word_embeddings", boolValue(false));
+  if (!isKimi())
     return;
   for (StringRef key : {"rope_theta", "rope_parameters", "rope_scaling"}) // nothing turns
     (void)take(key);

@@ -52,6 +52,11 @@ Value Translation::ropeScaling(const Value &rope, StringRef key, StringRef type,
     fields.push_back({"factor", require("factor")});
     return scaling();
   }
+  if (type == "proportional") {
+    fields.push_back({"factor", find("factor").value_or(numberValue(1.0))});
+    fields.push_back({"share", find("partial_rotary_factor").value_or(numberValue(1.0))});
+    return scaling();
+  }
   Value context = get("max_position_embeddings", numberValue(family.positions)), original = context;
   const Value *own = layers.empty() ? takeOptional("original_max_position_embeddings") : nullptr;
   if (own) // before the object's
@@ -116,7 +121,9 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     rope = rope && rope->kind == Kind::null ? nullptr : rope;
   }
   rope = older ? older : rope;
-  const Value none = family.hasSinks ? named(usualRopeOfGptOss(), key) : Value();
+  const Value none = family.hasSinks                                          ? named(usualRopeOfGptOss(), key)
+                     : family.name == "lfm3" && layers != "sliding_attention" ? named(usualRopeOfLfm3(), key)
+                                                                              : Value();
   rope = rope || none.kind == Kind::null ? rope : &none;
   bool isUsual = family.hasSinks && rope->kind == Kind::object && isUsualRopeOfGptOss(*rope);
   std::optional<Value> scaling;
@@ -124,7 +131,8 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     std::vector<std::string> keys = {ofParameters + ".rope_type", ofParameters + ".type"};
     if (!isLocal)
       keys.insert(keys.begin(), {"rope_scaling.rope_type", "rope_scaling.type"});
-    compare(keys, stringValue(type), stringValue(isUsual ? "yarn" : "default"));
+    const Value *usual = family.hasSinks && !isUsual ? nullptr : none.find("rope_type");
+    compare(keys, stringValue(type), usual ? *usual : stringValue("default"));
   };
   auto inObjects = [&](StringRef field) {
     std::vector<std::string> keys = {ofParameters + "." + field.str()};
@@ -135,11 +143,12 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   if (rope && rope->kind != Kind::object) {
     errors.report(key, describe(*rope) + " is not an object or null");
   } else if (rope) {
-    static constexpr StringRef all[] = {"default", "linear", "llama3", "yarn"};
+    static constexpr StringRef all[] = {"default", "linear", "llama3", "yarn", "proportional"};
     // transformers takes yarn of phi3 for longrope, and knows no others there.
-    llvm::ArrayRef<StringRef> types(all, family.name == "phi3" ? 1 : isLocal ? 2 : 4);
+    llvm::ArrayRef<StringRef> types(all, family.name == "phi3" ? 1 : isLocal ? 2 : readsTurns ? 4 : 5);
     static constexpr std::pair<StringRef, StringRef> readBy[] = {
-        {"factor", "linear, llama3, yarn"},
+        {"factor", "linear, llama3, yarn, proportional"},
+        {"partial_rotary_factor", "proportional"},
         {"low_freq_factor", "llama3"},
         {"high_freq_factor", "llama3"},
         {"original_max_position_embeddings", "llama3, yarn"},
@@ -173,8 +182,9 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     if (name != "default" && llvm::is_contained(types, name))
       scaling = ropeScaling(*rope, key, name, layers);
     for (auto [field, by] : readBy)
-      if (by.contains(name) && field != "original_max_position_embeddings") {
-        Value usual = field == "beta_fast"           ? numberValue(int64_t(32))
+      if (by.contains(name) && field != "original_max_position_embeddings" && field != "partial_rotary_factor") {
+        Value usual = name == "proportional"         ? numberValue(1.0)
+                      : field == "beta_fast"         ? numberValue(int64_t(32))
                       : field == "beta_slow"         ? numberValue(int64_t(1))
                       : field == "truncate"          ? boolValue(!isUsual)
                       : isUsual && field == "factor" ? *none.find(field)
@@ -191,7 +201,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
         theta = named(field.value, path);
       } else if (field.name == "partial_rotary_factor") {
         turns = named(field.value, path);
-        if (!readsTurns && !isEqual(field.value, numberValue(int64_t(1))))
+        if (!readsTurns && name != "proportional" && !isEqual(field.value, numberValue(int64_t(1))))
           errors.report(path, describe(field.value) + " is not computed; valid: 1");
       } else if (family.splitsLinear && (field.name == "mrope_section" || field.name == "mrope_interleaved")) {
         // Of text all three positions are one.
@@ -213,7 +223,9 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   compare(thetas, theta, numberValue(usualTheta));
   // A share that rotary_dim says may stand elsewhere, where transformers has written it.
   compare(alsoOwn("partial_rotary_factor"), turns,
-          llvm::is_contained(known, "rotary_dim") && config.find("rotary_dim") ? turns : numberValue(family.turns));
+          llvm::is_contained(known, "rotary_dim") && config.find("rotary_dim") ? turns
+          : none.find("partial_rotary_factor")                                 ? *none.find("partial_rotary_factor")
+                                                                               : numberValue(family.turns));
   std::vector<Field> fields = {{"theta", std::move(theta)}};
   if (family.turnsNeighbours)
     fields.push_back({"layout", stringValue("interleaved")});
@@ -247,6 +259,13 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
 
 /// Whether rotations say where a token stands.
 bool Translation::turns() {
+  const Value *given = family.isOlmoHybrid ? takeOptional("rope_parameters") : nullptr;
+  if (const Value *theta = given ? given->find("rope_theta") : nullptr; theta && theta->kind == Kind::null) {
+    compare({"rope_parameters.rope_theta"}, *theta, numberValue(family.theta), /*null=*/theta);
+    for (StringRef key : {"rope_theta", "rope_scaling"})
+      only(key, Value());
+    return false;
+  }
   if (!family.isGranite || !family.hasMamba)
     return family.theta > 0 && family.localTheta == 0; // by types of layers: turnByTypes
   Value type = get("position_embedding_type", Value(), /*nullable=*/true);

@@ -25,13 +25,18 @@ std::string shortest(llvm::StringRef pattern);
 /// Of parts named by letters those that the pattern uses: a description has no other.
 std::vector<Field> usedBy(llvm::StringRef pattern, std::vector<Field> parts);
 
+/// What layer_types calls a layer without attention, by the letter of its mixer: C is a convolution.
+inline llvm::StringRef typeName(char linear) { return linear == 'C' ? "conv" : "linear_attention"; }
+
 /// What gpt_oss takes for rope_parameters where a config has none, and whether an object says the same.
 Value usualRopeOfGptOss();
+/// The same of lfm3, for layers without a window.
+Value usualRopeOfLfm3();
 bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3 and OLMo Hybrid, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -160,7 +165,10 @@ private:
   void expertGroups(std::vector<Field> &router, Value groups, Value kept, llvm::StringRef score);
   bool isDeepseekV3() const { return family.name == "deepseek_v3" || family.name == "kimi_k2"; }
   Value latentAttention();
+  bool isKimi() const { return family.name == "kimi_linear"; }
+  bool isBailing() const { return family.name == "bailing_hybrid"; }
   Value kimiDelta(const Value &layers, std::string &pattern);
+  Value bailingDelta(const Value &layers, std::string &pattern);
   std::string listedLayers(const Value &lists, const Value &layers);
   void layersOfLatent(const Value &layers, Value &mixers, std::string &pattern);
   void sparseLayers(const Value &layers, std::string &pattern);
@@ -172,6 +180,15 @@ private:
   void fixedKeysOfDots1();
   void fixedKeysOfPhi3();
   void fixedKeysOfGemma();
+  bool isLfm3() const { return family.name == "lfm3"; }
+  std::string typesOfLfm2(const Value &layers);
+  std::string typesOfLfm3(const Value &layers);
+  void layersOfLfm(const Value &layers, Value &mixers, std::string &pattern);
+  Value feedForwardsOfLfm(const Value &layers, std::string &pattern);
+  Value tiedOfLfm();
+  void fixedKeysOfLfm();
+  void layersOfOlmoHybrid(const Value &layers, Value &mixers, std::string &pattern);
+  Value feedForwardsOfOlmoHybrid(llvm::StringRef layerPattern, std::string &pattern);
   std::string windowedLayers(const Value &layers);
   void addWindow(Value &mixer, llvm::StringRef pattern, int64_t usual);
   void layersOfGptOss(const Value &layers, Value &mixers, std::string &pattern);

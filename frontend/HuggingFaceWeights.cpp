@@ -26,7 +26,10 @@ public:
         body(onePart  ? "backbone."
              : beside ? "model.language_model."
                       : "model."),
-        attentionName(onePart ? "mixer." : "self_attn."), mambaName(onePart ? "mixer." : "mamba.") {}
+        attentionName(onePart                      ? "mixer."
+                      : family == "bailing_hybrid" ? "attention."
+                                                   : "self_attn."),
+        mambaName(onePart ? "mixer." : "mamba.") {}
   Value run();
 
 private:
@@ -55,7 +58,13 @@ private:
   void gatedDelta(const Value &mixer);
   void lightning(const Value &mixer);
   void latentAttention(const Value &mixer);
-  void kimiDelta();
+  void kimiDelta(const Value &mixer);
+  void shortConv(const Value &mixer);
+  void normsOfOlmoHybrid();
+  bool isLfm2() const { return family.starts_with("lfm2"); }
+  bool isLfm() const { return isLfm2() || family == "lfm3"; }
+  /// What attention and its kin call the way back.
+  StringRef outName() const { return isLfm2() ? "out_proj" : family == "bailing_hybrid" ? "dense" : "o_proj"; }
   void mamba(const Value &mixer);
   void experts(const Value &ffn);
   void expertsOfGptOss();
@@ -137,8 +146,10 @@ void Names::attention(const Value &mixer) {
     }
     return ofLayer("attn.wo", "self_attn.o_proj.weight", {.transposed = true});
   }
+  if (family == "lfm3" && mixer.find("output_gate"))
+    ofLayer("attn.wg", "self_attn.gate_proj.weight", {.transposed = true});
   // Of each head first the rows of q, then those of its gate.
-  if (mixer.find("output_gate")) {
+  if (family != "lfm3" && mixer.find("output_gate")) {
     int64_t heads = number(mixer, "heads"), width = number(mixer, "head_dim");
     if (heads < 1 || width < 1)
       return; // the reader of descriptions says so
@@ -148,8 +159,9 @@ void Names::attention(const Value &mixer) {
   } else {
     ofLayer("attn.wq", (attentionName + "q_proj.weight").str(), {.transposed = true});
   }
-  for (StringRef name : {"k", "v", "o"})
+  for (StringRef name : {"k", "v"})
     ofLayer(("attn.w" + name).str(), (attentionName + name + "_proj.weight").str(), {.transposed = true});
+  ofLayer("attn.wo", (attentionName + outName() + ".weight").str(), {.transposed = true});
   if (isTrue(mixer, "qkv_bias"))
     for (StringRef name : {"q", "k", "v"})
       ofLayer(("attn.b" + name).str(), ("self_attn." + name + "_proj.bias").str(), {});
@@ -159,8 +171,8 @@ void Names::attention(const Value &mixer) {
     ofLayer("attn.sinks", "self_attn.sinks", {});
   if (isTrue(mixer, "qk_norm"))
     for (StringRef name : {"q", "k"})
-      ofLayer(("attn." + name + "_norm.weight").str(), ("self_attn." + name + "_norm.weight").str(),
-              {.plus = normPlus});
+      ofLayer(("attn." + name + "_norm.weight").str(),
+              ("self_attn." + name + (isLfm2() ? "_layernorm.weight" : "_norm.weight")).str(), {.plus = normPlus});
 }
 
 /// qwen3_next: rows of one matrix per key head: q, k, v of its value heads, their gates; of another the write strengths
@@ -171,6 +183,15 @@ void Names::gatedDelta(const Value &mixer) {
           V = number(mixer, "value_dim");
   if (keys < 1 || values < keys || K < 1 || V < 1)
     return; // the reader of descriptions says so
+  if (family == "olmo_hybrid") {
+    for (StringRef name : {"q", "k", "v", "g", "b", "a", "o"})
+      ofLayer(("lsm.w" + name).str(), ("linear_attn." + name + "_proj.weight").str(), {.transposed = true});
+    for (StringRef name : {"q", "k", "v"})
+      ofLayer(("lsm.conv_" + name + ".weight").str(), ("linear_attn." + name + "_conv1d.weight").str(), {});
+    ofLayer("lsm.a_log", "linear_attn.A_log", {});
+    ofLayer("lsm.dt_bias", "linear_attn.dt_bias", {});
+    return ofLayer("lsm.norm.weight", "linear_attn.o_norm.weight", {});
+  }
   int64_t shared = values / keys;
   auto rows = [&](StringRef ours, StringRef theirs, int64_t groups, int64_t first, int64_t count, bool transposed) {
     ofLayer(("lsm." + ours).str(), ("linear_attn." + theirs + ".weight").str(),
@@ -224,41 +245,86 @@ void Names::latentAttention(const Value &mixer) {
   if (heads < 1 || latent < 1 || own < 1 || shared < 1 || values < 1)
     return; // the reader of descriptions says so
   auto rows = [&](StringRef ours, StringRef theirs, int64_t groups, int64_t first, int64_t count) {
-    ofLayer(("attn." + ours).str(), ("self_attn." + theirs + ".weight").str(),
+    ofLayer(("attn." + ours).str(), (attentionName + theirs + ".weight").str(),
             {.transposed = true, .groups = groups, .first = first, .last = first + count});
   };
   bool hasRank = number(mixer, "q_rank") > 0;
   StringRef queries = hasRank ? "q_b_proj" : "q_proj";
   if (hasRank) {
-    ofLayer("attn.wq_down", "self_attn.q_a_proj.weight", {.transposed = true});
-    ofLayer("attn.q_norm.weight", "self_attn.q_a_layernorm.weight", {});
+    ofLayer("attn.wq_down", (attentionName + "q_a_proj.weight").str(), {.transposed = true});
+    ofLayer("attn.q_norm.weight", (attentionName + "q_a_layernorm.weight").str(), {});
   }
   rows("wq", queries, heads, 0, own);
   rows("wq_rope", queries, heads, own, shared);
   rows("wkv_down", "kv_a_proj_with_mqa", 1, 0, latent);
   rows("wk_rope", "kv_a_proj_with_mqa", 1, latent, shared);
-  ofLayer("attn.kv_norm.weight", "self_attn.kv_a_layernorm.weight", {});
+  ofLayer("attn.kv_norm.weight", (attentionName + "kv_a_layernorm.weight").str(), {});
   rows("wk", "kv_b_proj", heads, 0, own);
   rows("wv", "kv_b_proj", heads, own, values);
-  ofLayer("attn.wo", "self_attn.o_proj.weight", {.transposed = true});
+  if (mixer.find("output_gate"))
+    ofLayer("attn.wg", (attentionName + "g_proj.weight").str(), {.transposed = true});
+  ofLayer("attn.wo", (attentionName + outName() + ".weight").str(), {.transposed = true});
 }
 
-void Names::kimiDelta() {
-  for (auto [ours, theirs] : {std::pair<StringRef, StringRef>{"q", "q"},
-                              {"k", "k"},
-                              {"v", "v"},
-                              {"f1", "f_a"},
-                              {"f2", "f_b"},
-                              {"g1", "g_a"},
-                              {"g2", "g_b"},
-                              {"b", "b"},
-                              {"o", "o"}})
-    ofLayer(("lsm.w" + ours).str(), ("self_attn." + theirs + "_proj.weight").str(), {.transposed = true});
+/// Decays and gates of low rank, or whole.
+void Names::kimiDelta(const Value &mixer) {
+  auto projection = [&](StringRef ours, StringRef theirs) {
+    ofLayer(("lsm.w" + ours).str(), (attentionName + theirs + ".weight").str(), {.transposed = true});
+  };
+  for (StringRef name : {"q", "k", "v", "b"})
+    projection(name, (name + "_proj").str());
+  for (auto [name, key] : {std::pair<StringRef, StringRef>{"f", "gate_rank"}, {"g", "output_gate_rank"}}) {
+    bool isNarrow = number(mixer, key) > 0;
+    if (!isNarrow)
+      projection(name, (name + "_proj").str());
+    for (auto [part, letter] : {std::pair<StringRef, StringRef>{"1", "_a"}, {"2", "_b"}})
+      if (isNarrow)
+        projection((name + part).str(), (name + letter + "_proj").str());
+  }
+  projection("o", outName());
   for (StringRef name : {"q", "k", "v"})
-    ofLayer(("lsm.conv_" + name + ".weight").str(), ("self_attn." + name + "_conv1d.weight").str(), {});
-  ofLayer("lsm.a_log", "self_attn.A_log", {});
-  ofLayer("lsm.dt_bias", "self_attn.dt_bias", {});
-  ofLayer("lsm.norm.weight", "self_attn.o_norm.weight", {});
+    ofLayer(("lsm.conv_" + name + ".weight").str(), (attentionName + name + "_conv1d.weight").str(), {});
+  ofLayer("lsm.a_log", (attentionName + "A_log").str(), {});
+  ofLayer("lsm.dt_bias", (attentionName + "dt_bias").str(), {});
+  ofLayer("lsm.norm.weight", (attentionName + "o_norm.weight").str(), {});
+}
+
+/// Rows of one matrix for what is multiplied before the convolution, behind it, and what is convolved.
+void Names::shortConv(const Value &mixer) {
+  int64_t width = number(description, "d_model"), first = 0;
+  if (width < 1 || width > INT32_MAX)
+    return; // the reader of descriptions says so
+  for (StringRef name : {"b", "c", "z"}) {
+    ofLayer(("lsm.w" + name).str(), "conv.in_proj.weight", {.transposed = true, .first = first, .last = first + width});
+    if (isTrue(mixer, "projection_bias"))
+      ofLayer(("lsm.b" + name).str(), "conv.in_proj.bias", {.first = first, .last = first + width});
+    first += width;
+  }
+  ofLayer("lsm.conv_z.weight", "conv.conv.weight", {});
+  ofLayer("lsm.wo", "conv.out_proj.weight", {.transposed = true});
+  if (isTrue(mixer, "output_bias")) {
+    ofLayer("lsm.conv_z.bias", "conv.conv.bias", {});
+    ofLayer("lsm.bo", "conv.out_proj.bias", {});
+  }
+}
+
+/// One name is that of a norm before a feed-forward, or of what attention gives; transformers writes others than were
+/// published, and reads both.
+void Names::normsOfOlmoHybrid() {
+  StringRef pattern = description.find("layer_pattern")->string;
+  for (int64_t layer = 0, layers = std::min<int64_t>(number(description, "num_layers"), 1024); layer < layers;
+       ++layer) {
+    std::string own = "layers." + std::to_string(layer) + ".", theirs = body.str() + own;
+    auto norm = [&](StringRef ours, StringRef name, StringRef other) {
+      std::string spelled = other.empty() ? "" : theirs + other.str() + ".weight";
+      add(own + ours.str() + ".weight", theirs + name.str() + ".weight", {.other = spelled});
+    };
+    bool isAttention = pattern[static_cast<size_t>(layer) % pattern.size()] == 'N';
+    norm("norm1", isAttention ? "post_attention_layernorm" : "attention_layer_norm",
+         isAttention ? "feedforward_layer_norm" : "input_layernorm");
+    norm("norm2", isAttention ? "post_feedforward_layernorm" : "feedforward_layer_norm",
+         isAttention ? "" : "post_attention_layernorm");
+  }
 }
 
 /// Mamba-2: rows of one matrix for the gate, v, k, q and the steps, and one convolution over v, k and q. Mamba: one for u
@@ -356,7 +422,15 @@ void Names::experts(const Value &ffn) {
     }
     return;
   }
-  bool isKimi = family == "kimi_linear";
+  if (isLfm()) {
+    ofLayer("moe.router", "feed_forward.gate.weight", {.transposed = true});
+    if (isTrue(*ffn.find("router"), "correction"))
+      ofLayer("moe.correction", "feed_forward.expert_bias", {});
+    for (StringRef name : {"w1", "w3", "w2"})
+      ofLayer(("moe." + name).str(), ("feed_forward.experts.{expert}." + name + ".weight").str(), {.transposed = true});
+    return;
+  }
+  bool isKimi = family == "kimi_linear", isBailing = family == "bailing_hybrid";
   StringRef block = isKimi ? "block_sparse_moe" : "mlp";
   if (family == "jamba") {
     ofLayer("moe.router", "feed_forward.router.weight", {.transposed = true});
@@ -375,11 +449,14 @@ void Names::experts(const Value &ffn) {
   }
   bool isErnie = family == "ernie4_5_moe";
   if (isTrue(*ffn.find("router"), "correction"))
-    ofLayer("moe.correction", (block + (isErnie ? ".moe_statics" : ".gate") + ".e_score_correction_bias").str(), {});
+    ofLayer("moe.correction",
+            (block + (isErnie ? ".moe_statics." : ".gate.") + (isBailing ? "expert_bias" : "e_score_correction_bias"))
+                .str(),
+            {});
   if (!number(ffn, "shared_hidden"))
     return;
   if (isErnie || family == "glm4_moe" || family == "dots1" || family.starts_with("deepseek") ||
-      family.starts_with("kimi"))
+      family.starts_with("kimi") || isBailing)
     return dense("shared", (block + ".shared_experts").str());
   dense("shared", "mlp.shared_expert");
   if (isTrue(ffn, "shared_gate"))
@@ -448,24 +525,38 @@ void Names::injects(std::vector<Field> &equal) {
 }
 
 Value Names::run() {
-  std::string embedding = (body + (onePart ? "embeddings.weight" : "embed_tokens.weight")).str();
+  std::string embedding = (body + (onePart                      ? "embeddings.weight"
+                                   : family == "bailing_hybrid" ? "word_embeddings.weight"
+                                                                : "embed_tokens.weight"))
+                              .str();
   vector("embed.weight", embedding);
   bool hasMixers = !description.find("mixers")->fields.empty(), hasFfns = !description.find("ffns")->fields.empty();
   const Value *placement = description.find("norm_placement");
   bool isSandwich = placement && placement->string == "sandwich", isOutput = placement && placement->string == "output",
        isGlm4 = family == "glm4", namesFeedForward = family == "bamba" || family == "jamba" || family == "falcon_h1";
   StringRef behind = "post_attention_layernorm.weight"; // attention: olmo2's and its kin's are of what it gives
-  if (hasMixers)
-    ofLayer("norm1.weight", onePart ? "norm.weight" : isOutput ? behind : "input_layernorm.weight", {.plus = normPlus});
-  if (hasFfns)
+  if (family == "olmo_hybrid")
+    normsOfOlmoHybrid();
+  else if (hasMixers)
+    ofLayer("norm1.weight",
+            onePart    ? "norm.weight"
+            : isOutput ? behind
+            : isLfm()  ? "operator_norm.weight"
+                       : "input_layernorm.weight",
+            {.plus = normPlus});
+  if (hasFfns && family != "olmo_hybrid")
     ofLayer("norm2.weight",
             onePart                 ? "norm.weight"
+            : isLfm()               ? "ffn_norm.weight"
             : namesFeedForward      ? "pre_ff_layernorm.weight"
             : isSandwich && !isGlm4 ? "pre_feedforward_layernorm.weight"
             : isOutput              ? "post_feedforward_layernorm.weight"
                                     : behind,
             {.plus = normPlus});
-  if (isSandwich) {
+  if (isSandwich && isLfm()) {
+    ofLayer("norm1_post.weight", "post_operator_norm.weight", {});
+    ofLayer("norm2_post.weight", "post_ffn_norm.weight", {});
+  } else if (isSandwich) {
     ofLayer("norm1_post.weight", isGlm4 ? "post_self_attn_layernorm.weight" : behind, {.plus = normPlus});
     ofLayer("norm2_post.weight", isGlm4 ? "post_mlp_layernorm.weight" : "post_feedforward_layernorm.weight",
             {.plus = normPlus});
@@ -481,7 +572,9 @@ Value Names::run() {
     else if (kind == "lightning")
       lightning(mixer.value);
     else if (kind == "kda")
-      kimiDelta();
+      kimiDelta(mixer.value);
+    else if (kind == "short_conv")
+      shortConv(mixer.value);
     else
       kind == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
   }
@@ -492,6 +585,9 @@ Value Names::run() {
     } else if (onePart) {
       ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
+    } else if (isLfm()) {
+      for (StringRef name : {"w1", "w3", "w2"})
+        ofLayer(("ffn." + name).str(), ("feed_forward." + name + ".weight").str(), {.transposed = true});
     } else if (family == "granitemoehybrid") {
       fused("ffn", "shared_mlp.input_linear", "shared_mlp.output_linear", number(ffn.value, "hidden"),
             /*stacked=*/false);
@@ -509,13 +605,15 @@ Value Names::run() {
   }
   add("final_norm.weight",
       (body + (onePart                                  ? "norm_f.weight"
+               : isLfm()                                ? "embedding_norm.weight"
                : namesFeedForward || family == "zamba2" ? "final_layernorm.weight"
                                                         : "norm.weight"))
           .str(),
       {.plus = normPlus});
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
-  if (family == "glm4_moe" || family == "deepseek_v3" || family == "kimi_k2") // the same, as a layer behind the last
+  if (family == "glm4_moe" || family == "deepseek_v3" || family == "kimi_k2" ||
+      family == "bailing_hybrid") // the same, as a layer behind the last
     unread.push_back(stringValue(llvm::formatv("model.layers.{0}.*", number(description, "num_layers")).str()));
   if (family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family == "nemotron_h")
     unread.push_back(stringValue("mtp.*")); // heads that predict further tokens

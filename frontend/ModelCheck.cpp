@@ -28,12 +28,14 @@ private:
   void pattern(StringRef key, StringRef pattern, StringRef parts, const std::vector<char> &letters);
   bool sideBySide(StringRef pattern);
   void sharedResidual(StringRef letters);
+  void placement(const std::string &path, std::optional<NormPlacement> own);
   void divides(const std::string &path, StringRef key, int64_t value, StringRef ofKey, int64_t of);
   void features(const std::string &path, int64_t heads, StringRef ofKey, int64_t width);
   void rope(const std::string &path, const std::optional<RopeSpec> &rope, int64_t headDim,
             StringRef width = "head_dim");
   void mixer(const std::string &path, const AttentionSpec &spec);
   void mixer(const std::string &path, const MlaSpec &spec);
+  void mixer(const std::string &, const ShortConvSpec &) {}
   void productDim(const std::string &path, int64_t headDim);
   void mixer(const std::string &path, const LsmSpec &spec);
   void mixer(const std::string &path, const RecurrenceSpec &spec);
@@ -327,10 +329,17 @@ bool Checker::sideBySide(StringRef pattern) {
 /// What passes by mixers side by side has one factor, and so has their sum where a norm is of it.
 void Checker::sharedResidual(StringRef letters) {
   const MixerSpec *first = spec.findMixer(letters.front());
-  bool isNormed = spec.normPlacement == NormPlacement::sandwich || spec.normPlacement == NormPlacement::output;
+  NormPlacement placement = spec.placementOf(*first);
+  bool isNormed = placement == NormPlacement::sandwich || placement == NormPlacement::output;
   ResidualScale shared = spec.residualOf(*first);
   for (char letter : letters.drop_front()) {
     ResidualScale own = spec.residualOf(*spec.findMixer(letter));
+    if (NormPlacement ownPlacement = spec.placementOf(*spec.findMixer(letter)); ownPlacement != placement)
+      report(formatv("mixers.{0}.norm_placement", StringRef(&letter, 1)).str(),
+             formatv("\"{0}\" is not \"{1}\" as of mixers.{2}, beside which it stands (\"({3})\") with the same norm; "
+                     "valid: equal placements",
+                     nameOf(ownPlacement), nameOf(placement), letters.take_front(1), letters)
+                 .str());
     auto differs = [&](StringRef key, double ours, double theirs, const std::string &why) {
       if (ours != theirs)
         report(formatv("mixers.{0}.residual.{1}", StringRef(&letter, 1), key).str(),
@@ -346,9 +355,7 @@ void Checker::sharedResidual(StringRef letters) {
       differs("alpha", own.alpha, shared.alpha, "what passes by them is one");
     if (isNormed)
       differs("beta", own.beta, shared.beta,
-              formatv("a norm is of their sum with norm_placement \"{0}\"",
-                      spec.normPlacement == NormPlacement::sandwich ? "sandwich" : "output")
-                  .str());
+              formatv("a norm is of their sum with norm_placement \"{0}\"", nameOf(placement)).str());
   }
 }
 
@@ -392,12 +399,34 @@ void Checker::train() {
     report("train.warmup_steps", formatv("{0} exceeds steps {1}; valid: 0 to {1}", t.warmupSteps, t.steps).str());
 }
 
+/// Of a part that says its own.
+void Checker::placement(const std::string &path, std::optional<NormPlacement> own) {
+  if (!own)
+    return;
+  if (spec.normPlacement == NormPlacement::post)
+    report(
+        path + ".norm_placement",
+        formatv("\"{0}\" in a model whose norm_placement \"post\" is of what passes by all parts, and leaves no norm "
+                "behind the last; valid: no norm_placement here, or another of the model",
+                nameOf(*own))
+            .str());
+  else if (*own == NormPlacement::output && spec.residual.from == "normed")
+    report(path + ".norm_placement", "\"output\" has no norm before the part, which residual.from \"normed\" would let "
+                                     "pass by; valid: \"pre\", \"sandwich\", or residual.from \"input\"");
+}
+
 void Checker::blocks() {
-  bool isPost = spec.normPlacement == NormPlacement::post;
-  if ((isPost || spec.normPlacement == NormPlacement::output) && spec.residual.from == "normed")
+  for (auto &[letter, mixer] : spec.mixers)
+    placement(formatv("mixers.{0}", StringRef(&letter, 1)).str(),
+              std::visit([](auto &part) { return part.normPlacement; }, mixer));
+  for (auto &[letter, ffn] : spec.ffns)
+    placement(formatv("ffns.{0}", StringRef(&letter, 1)).str(),
+              std::visit([](auto &part) { return part.normPlacement; }, ffn));
+  bool isOnly = spec.normPlacement == NormPlacement::post || spec.normPlacement == NormPlacement::output;
+  if (isOnly && spec.residual.from == "normed")
     report("residual.from", formatv("\"normed\" has no norm before the part with norm_placement \"{0}\"; valid: "
                                     "\"input\", or norm_placement \"pre\" or \"sandwich\"",
-                                    isPost ? "post" : "output")
+                                    nameOf(spec.normPlacement))
                                 .str());
   // Single numbers have been looked at where they were read; this quotient is one more constant of the program.
   double ratio = spec.widthRatio(),

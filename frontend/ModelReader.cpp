@@ -16,12 +16,9 @@ using namespace braid;
 using namespace braid::json;
 using llvm::StringRef;
 
-// Bounds that keep every product of dimensions within 64 bits; far above any model.
-static constexpr int64_t maxHeads = 1 << 12, maxHeadDim = 1 << 12, maxLayers = 1 << 10;
+// Far above any model.
+static constexpr int64_t maxLayers = 1 << 10;
 static constexpr int maxNameWidth = 100;
-
-static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
-static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
 
 template <size_t N> static std::vector<StringRef> toNames(const std::array<std::string_view, N> &names) {
   return {names.begin(), names.end()};
@@ -36,52 +33,6 @@ const Value &braid::objectOrEmpty(Reader &parent, StringRef key, Errors &errors)
   errors.defaults.try_emplace(llvm::json::fixUTF8(parent.pathOf(key)), llvm::json::Object());
   const Value *object = parent.objectAt(key);
   return object ? *object : empty;
-}
-
-static RopeScaling readScaling(const Value &object, const std::string &path, Errors &errors) {
-  RopeScaling scaling;
-  Reader r(object, path, errors);
-  const std::string *kind = r.requireChoice("kind", {"linear", "llama3", "yarn"});
-  if (!kind) {
-    r.ignoreRest();
-    return scaling;
-  }
-  scaling.kind = *kind;
-  constexpr StringRef hint = "valid: a number";
-  if (r.require("factor", hint))
-    r.number("factor", scaling.factor, 1.0, 1e6);
-  if (*kind != "linear")
-    r.requireInteger("original_context_len", scaling.originalContextLen, 1, maxTokens);
-  if (*kind == "llama3") {
-    if (r.require("low_freq_factor", hint))
-      r.number("low_freq_factor", scaling.lowFreqFactor, 0.0, 1e6, /*leastAllowed=*/false);
-    if (r.require("high_freq_factor", hint))
-      r.number("high_freq_factor", scaling.highFreqFactor, 0.0, 1e6, /*leastAllowed=*/false);
-  } else if (*kind == "yarn") {
-    r.number("beta_slow", scaling.betaSlow, 0.0, 1e6, /*leastAllowed=*/false);
-    r.number("beta_fast", scaling.betaFast, 0.0, 1e6, /*leastAllowed=*/false);
-    r.boolean("truncate", scaling.truncate);
-    r.number("attention_factor", scaling.attentionFactor, 0.0, 1e6, /*leastAllowed=*/false);
-  }
-  return scaling;
-}
-
-/// Whether it is null.
-static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &rope) {
-  bool off = false;
-  const Value *value = parent.objectAt("rope", /*nullable=*/true, &off);
-  if (off)
-    rope.reset();
-  if (!value)
-    return off;
-  rope = RopeSpec{};
-  Reader r(*value, parent.pathOf("rope"), errors);
-  r.number("theta", rope->theta, 1.0, 1e12);
-  r.number("fraction", rope->fraction, 0.0, 1.0, /*leastAllowed=*/false);
-  r.choice("layout", rope->layout, {"half", "interleaved"});
-  if (const Value *scaling = r.objectAt("scaling", /*nullable=*/true))
-    rope->scaling = readScaling(*scaling, r.pathOf("scaling"), errors);
-  return false;
 }
 
 /// alpha and beta of an object; alpha may be the word "deepnorm", a number once all layers are known.
@@ -106,6 +57,30 @@ std::optional<ResidualScale> braid::readResidual(Reader &r, Errors &errors, cons
   return scale;
 }
 
+static constexpr NormPlacement placements[] = {NormPlacement::pre, NormPlacement::post, NormPlacement::sandwich,
+                                               NormPlacement::output};
+
+StringRef braid::nameOf(NormPlacement placement) {
+  switch (placement) {
+  case NormPlacement::pre: return "pre";
+  case NormPlacement::post: return "post";
+  case NormPlacement::sandwich: return "sandwich";
+  case NormPlacement::output: return "output";
+  }
+  llvm_unreachable("all placements are above");
+}
+
+static std::optional<NormPlacement> readPlacement(Reader &r, llvm::ArrayRef<NormPlacement> valid) {
+  std::string text;
+  r.choice("norm_placement", text, llvm::map_to_vector(valid, nameOf));
+  const auto *found = llvm::find_if(valid, [&](NormPlacement placement) { return text == nameOf(placement); });
+  return found == valid.end() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<NormPlacement> braid::readPlacement(Reader &r) {
+  return ::readPlacement(r, {NormPlacement::pre, NormPlacement::sandwich, NormPlacement::output});
+}
+
 /// alpha of "deepnorm": (residual sums)^(1/4), which is (2 num_layers)^(1/4) where layers have two parts (Wang et al. 2022).
 static void resolveDeepnorm(ModelSpec &spec) {
   double alpha = std::pow(static_cast<double>(spec.residualSums()), 0.25);
@@ -122,389 +97,6 @@ static void resolveDeepnorm(ModelSpec &spec) {
     std::visit(resolvePart, mixer);
   for (auto &[letter, ffn] : spec.ffns)
     std::visit(resolvePart, ffn);
-}
-
-AttentionSpec braid::readAttention(Reader &r, Errors &errors) {
-  AttentionSpec spec;
-  r.requireInteger("heads", spec.heads, 1, maxHeads);
-  spec.kvHeads = spec.heads;
-  r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
-  readRope(r, errors, spec.rope);
-  r.boolean("qkv_bias", spec.qkvBias);
-  r.boolean("output_bias", spec.outputBias);
-  r.boolean("sinks", spec.sinks);
-  int64_t before = errors.number();
-  r.boolean("qk_norm", spec.qkNorm);
-  bool isRead = errors.number() == before;
-  r.choice("qk_norm_over", spec.qkNormOver, {"head", "heads"});
-  if (r.has("qk_norm_over") && !spec.qkNorm && isRead)
-    r.error("qk_norm_over", "changes nothing without a norm; valid: together with qk_norm true");
-  r.integer("window", spec.window, 0, maxTokens);
-  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  r.choice("output_gate", spec.outputGate, gates);
-  r.choice("output_gate_per", spec.outputGatePer, {"feature", "head"});
-  if (r.has("output_gate_per") && !spec.outputGate)
-    r.error("output_gate_per", "has no gate to shape; valid: together with output_gate, one of " + json::join(gates));
-  return spec;
-}
-
-static MlaSpec readMla(Reader &r, Errors &errors) {
-  MlaSpec spec;
-  r.requireInteger("heads", spec.heads, 1, maxHeads);
-  r.integer("q_rank", spec.qRank, 0, maxWidth);
-  r.requireInteger("kv_rank", spec.kvRank, 1, maxHeadDim);
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
-  r.requireInteger("rope_dim", spec.ropeDim, 1, maxHeadDim);
-  spec.valueDim = spec.headDim;
-  r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
-  readRope(r, errors, spec.rope);
-  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
-  return spec;
-}
-
-/// Whether it is null.
-static bool readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
-  bool off = false;
-  if (const Value *value = r.objectAt("conv", /*nullable=*/true, &off)) {
-    if (!conv)
-      conv = ConvSpec{};
-    Reader c(*value, r.pathOf("conv"), errors);
-    c.integer("kernel", conv->kernel, 2, 16);
-    c.boolean("bias", conv->bias);
-  }
-  if (off)
-    conv.reset();
-  return off;
-}
-
-/// What every scan has: the factor of q, and what happens to o.
-static void readScanOutput(Reader &r, LsmSpec &spec, bool normAndGate = true) {
-  r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  if (normAndGate) {
-    r.boolean("output_norm", spec.outputNorm);
-    r.choice("output_gate", spec.outputGate, gates);
-  }
-  if (spec.kind != LsmKind::s4d) // whose output has neither norm nor gate
-    r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
-}
-
-/// What is not of all instances: factors and biases of the projections of a Mamba-2 mixer, bounds of its steps, and where
-/// its norm stands.
-static void readMamba2(Reader &r, Errors &errors, LsmSpec &spec) {
-  ProjectionMultipliers &m = spec.projectionMultipliers;
-  Reader f(objectOrEmpty(r, "projection_multipliers", errors), r.pathOf("projection_multipliers"), errors);
-  for (auto [key, factor] : {std::pair("q", &m.q), {"k", &m.k}, {"v", &m.v}, {"g", &m.g}, {"dt", &m.dt}})
-    f.number(key, *factor, 0.0, 1e6, /*leastAllowed=*/false);
-  if (f.has("g") && !spec.outputGate)
-    f.error("g", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
-  r.boolean("projection_bias", spec.projectionBias);
-  r.boolean("output_bias", spec.outputBias);
-  r.number("min_step", spec.minStep, 0.0, 1e6);
-  r.number("max_step", spec.maxStep, 0.0, 1e6, /*leastAllowed=*/false);
-  r.boolean("norm_first", spec.normFirst);
-  if (r.has("norm_first") && !(spec.outputNorm && spec.outputGate))
-    r.error("norm_first",
-            "changes nothing without a norm and a gate; valid: together with output_norm and output_gate");
-}
-
-static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
-  LsmSpec spec = traits.defaults;
-  r.requireInteger("heads", spec.heads, 1, maxHeads);
-  spec.keyHeads = spec.kvHeads = spec.heads;
-  if (traits.has("key_heads"))
-    r.integer("key_heads", spec.keyHeads, 1, maxHeads);
-  if (traits.has("kv_heads"))
-    r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
-  spec.valueDim = traits.valueFactor * spec.headDim;
-  // The channels of a Mamba layer are often one head, which is never a tile of a product.
-  r.integer("value_dim", spec.valueDim, 1, traits.kind == LsmKind::mamba ? maxWidth : traits.valueFactor * maxHeadDim);
-
-  if (traits.has("conv"))
-    readConv(r, errors, spec.conv);
-  if (traits.has("rope"))
-    readRope(r, errors, spec.rope);
-
-  if (traits.has("feature_map"))
-    r.choice("feature_map", spec.featureMap, featureMaps);
-  if (traits.has("slopes"))
-    r.choice("slopes", spec.slopes, {"minimax", "transnormer"});
-  if (traits.has("gate_rank"))
-    r.integer("gate_rank", spec.gateRank, 1, maxWidth);
-  if (traits.has("output_gate_rank"))
-    r.integer("output_gate_rank", spec.outputGateRank, 0, maxWidth);
-  if (traits.has("mix_rank"))
-    r.integer("mix_rank", spec.mixRank, 1, maxWidth);
-  if (traits.has("gate_divisor"))
-    r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
-  int64_t before = errors.number(); // no word on what follows from a key that is wrong
-  if (traits.has("bcdt_norm"))
-    r.boolean("bcdt_norm", spec.bcdtNorm);
-  if (traits.has("allow_neg_eigval"))
-    r.boolean("allow_neg_eigval", spec.allowNegEigval);
-  if (traits.has("mini_batch"))
-    r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
-  if (traits.has("inner_rate"))
-    r.number("inner_rate", spec.innerRate, 0.0, 1e6, /*leastAllowed=*/false);
-  if (traits.has("momentum"))
-    r.boolean("momentum", spec.momentum);
-  if (traits.has("decay_range"))
-    r.range("decay_range", spec.decayRange);
-  if (spec.decayRange[1] == 0)
-    spec.decayRange[1] = static_cast<double>(spec.headDim);
-  if (traits.has("step_range"))
-    r.range("step_range", spec.stepRange);
-  readScanOutput(r, spec, traits.has("output_norm"));
-  if (r.has("norm_eps") && traits.has("output_norm") && !spec.outputNorm && !spec.bcdtNorm && errors.number() == before)
-    r.error("norm_eps", std::string("changes nothing without a norm; valid: together with output_norm true") +
-                            (traits.has("bcdt_norm") ? " or bcdt_norm true" : ""));
-  if (traits.kind == LsmKind::mamba2)
-    readMamba2(r, errors, spec);
-  if (spec.outputGateRank && !spec.outputGate)
-    r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
-  return spec;
-}
-
-/// What a formula gives, as a text.
-static void readFormula(Reader &r, StringRef key, recurrence::Parameter &p) {
-  r.string(key, p.formulaText);
-  p.distribution = "values";
-  bool ok = true;
-  p.formula = recurrence::parseTerm(p.formulaText, key, [&](StringRef, const std::string &message) {
-    r.error(key, message);
-    ok = false;
-  });
-  if (!ok)
-    p.formula = recurrence::Term{}; // so that it counts as read
-}
-
-/// A weight of a recurrence: its initial value, or {"log_uniform": [1, 16], "per": "head"}.
-static recurrence::Parameter readParameter(Reader &parent, StringRef key, Errors &errors) {
-  using recurrence::Per;
-  static constexpr StringRef kinds[] = {"value",   "values", "initial", "log_uniform", "softplus_inverse",
-                                        "uniform", "normal"};
-  recurrence::Parameter p;
-  const Value *value = parent.take(key);
-  if (value->kind != Kind::object) {
-    parent.number(key, p.low, -1e6, 1e6);
-    return p;
-  }
-  Reader r(*value, parent.pathOf(key), errors);
-  std::optional<std::string> per;
-  r.choice("per", per, {"head", "key", "value", "element", "row", "all", "model", "place"});
-  for (Per each : {Per::head, Per::key, Per::value, Per::element, Per::row, Per::all, Per::model, Per::place})
-    if (per && *per == nameOf(each))
-      p.per = each;
-  r.boolean("shared", p.shared);
-  std::array<double, 2> range{0, 0};
-  if (llvm::count_if(kinds, [&](StringRef kind) { return r.has(kind); }) != 1) {
-    parent.error(key, "says not once what its initial values are; valid: one of " + json::join(kinds));
-    r.ignoreRest();
-  } else if (r.has("value")) {
-    r.number("value", range[0], -1e6, 1e6);
-  } else if (const Value *values = r.take("values")) {
-    p.trained = false;
-    p.distribution = "values";
-    if (values->kind == Kind::string) {
-      readFormula(r, "values", p);
-    } else if (values->kind == Kind::number || values->kind == Kind::integer) { // one for all
-      recurrence::Term number;
-      r.number("values", number.number, -1e6, 1e6);
-      p.formula = std::move(number);
-    } else {
-      r.numbers("values", p.values, -1e6, 1e6, maxHeads);
-    }
-  } else if (r.has("initial")) {
-    readFormula(r, "initial", p);
-  } else if (r.has("normal")) {
-    p.distribution = "normal";
-    r.number("normal", p.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  } else if (r.has("uniform")) {
-    std::vector<double> bounds;
-    p.distribution = "uniform";
-    int64_t before = errors.number();
-    r.numbers("uniform", bounds, -1e6, 1e6, 2);
-    if (bounds.size() == 2 && bounds[0] < bounds[1])
-      range = {bounds[0], bounds[1]};
-    else if (errors.number() == before)
-      r.error("uniform",
-              "is not a list of two numbers [low, high] with low below high; valid: two from -1e+06 to 1e+06");
-  } else {
-    p.distribution = r.has("log_uniform") ? "log_uniform" : "softplus_inverse";
-    r.range(p.distribution, range);
-  }
-  p.low = range[0];
-  p.high = range[1];
-  return p;
-}
-
-/// The objects `inputs` and `parameters`; null when one is wrong.
-static std::shared_ptr<recurrence::Recurrence> readEquations(Reader &r, Errors &errors) {
-  static constexpr size_t most = 64;
-  auto result = std::make_shared<recurrence::Recurrence>();
-  bool ok = true;
-  auto error = [&](StringRef key, const std::string &message) {
-    r.error(key, message);
-    ok = false;
-  };
-  auto isName = [&](const std::string &key, StringRef name) {
-    static constexpr StringRef reserved[] = {"x", "M", "M_prev", "M_0", "S", "z", "I", "o"};
-    llvm::SmallVector<StringRef> parts(1, name);
-    if (StringRef(key).starts_with("parameters.")) {
-      parts.clear();
-      name.split(parts, '.');
-    }
-    bool valid = name.size() <= 32 && llvm::all_of(parts, [](StringRef part) {
-                   return !part.empty() && !llvm::isDigit(part[0]) &&
-                          llvm::all_of(part, [](char c) { return llvm::isAlnum(c) || c == '_'; });
-                 });
-    if (!valid || llvm::is_contained(reserved, name))
-      error(key, valid ? "is a name of its own meaning; valid: any but " + json::join(reserved)
-                       : "is no name; valid: letters, digits and _, at most 32, a letter first (parameters: such "
-                         "parts with . between)");
-    return valid;
-  };
-  auto checkEquation = [&](const char *key, const Value *given, const std::string &equation, const char *valid) {
-    bool blank = StringRef(equation).trim().empty();
-    if (given && given->kind == Kind::string && blank)
-      error(key, std::string("is empty; ") + valid);
-    ok &= !blank;
-  };
-  constexpr const char *validState = "valid: an equation such as \"M = exp(g) M + k^T v\"",
-                       *validOutput = "valid: an equation such as \"o = q M\"";
-  const Value *state = r.require("state", validState), *output = r.require("output", validOutput);
-  if (state)
-    r.string("state", result->state);
-  if (output)
-    r.string("output", result->output);
-  checkEquation("state", state, result->state, validState);
-  checkEquation("output", output, result->output, validOutput);
-  if (r.require("inputs", "valid: an object such as {\"q\": \"linear(x)\"}")) {
-    const Value *inputs = r.objectAt("inputs");
-    ok &= inputs != nullptr;
-    if (inputs && inputs->fields.size() > most)
-      error("inputs", llvm::formatv("has {0} names; valid: at most {1}", inputs->fields.size(), most).str());
-    for (const auto &[name, value] : inputs &&ok ? inputs->fields : std::vector<Field>()) {
-      std::string key = "inputs." + name;
-      if (!isName(key, name))
-        continue;
-      if (value.kind != Kind::string) {
-        error(key, describe(value) + " is not a string such as \"linear(x)\"");
-      } else if (auto term = recurrence::parseTerm(value.string, key, error)) {
-        result->inputs.push_back({name, std::move(*term)});
-      }
-    }
-  } else {
-    ok = false;
-  }
-  if (const Value *parameters = r.objectAt("parameters")) {
-    int64_t before = errors.number();
-    Reader p(*parameters, r.pathOf("parameters"), errors);
-    if (parameters->fields.size() > most)
-      error("parameters", llvm::formatv("has {0} names; valid: at most {1}", parameters->fields.size(), most).str());
-    for (const auto &[name, value] : parameters->fields) {
-      if (isName("parameters." + name, name))
-        result->parameters.emplace_back(name, readParameter(p, name, errors));
-      else
-        p.take(name);
-      if (result->definition(name))
-        error("parameters." + name, "is a name in inputs too; valid: another name");
-    }
-    ok &= errors.number() == before;
-  }
-  return ok ? result : nullptr;
-}
-
-static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec &model) {
-  RecurrenceSpec spec;
-  r.requireInteger("heads", spec.heads, 1, maxHeads);
-  spec.keyHeads = spec.kvHeads = spec.heads;
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
-  spec.valueDim = spec.headDim;
-  r.integer("value_dim", spec.valueDim, 1, maxHeadDim);
-  r.integer("mini_batch", spec.miniBatch, 1, maxMiniBatch);
-  for (StringRef key : {"kv_heads", "key_heads"})
-    r.refuse(key,
-             "is said where what has fewer heads is computed; valid: inputs such as \"k\": \"linear(x, heads=2)\"");
-  bool noConv = readConv(r, errors, spec.conv);
-  bool noRope = readRope(r, errors, spec.rope);
-  readScanOutput(r, spec);
-  r.choice("output_glu", spec.outputGlu, gates);
-  if (spec.outputGlu && spec.outputGate)
-    r.error("output_glu", "a gate beside output_gate; valid: one of them");
-  if (spec.outputGlu && spec.outputNorm)
-    r.error("output_glu",
-            "takes o as it is, but output_norm is true; valid: with output_norm false, and layer_norm(..) "
-            "in output");
-  r.boolean("norm_first", spec.normFirst);
-  if (r.has("norm_groups")) {
-    int64_t groups = 1;
-    r.integer("norm_groups", groups, 1, maxHeads * maxHeadDim);
-    spec.normGroups = groups;
-  }
-  r.take("norm_groups");
-  for (StringRef key : {"norm_first", "norm_groups"})
-    if (r.has(key) && !spec.outputNorm)
-      r.error(key, "changes nothing with output_norm false; valid: together with output_norm true");
-  if (r.has("norm_first") && !spec.outputGate)
-    r.error("norm_first", "changes nothing without output_gate; valid: together with one of " + json::join(gates));
-  std::shared_ptr<recurrence::Recurrence> equations = readEquations(r, errors);
-  if (!equations || spec.heads < 1 || spec.headDim < 1 || model.numLayers < 1 || model.dModel < 1)
-    return spec;
-  equations->gated = spec.outputGate || spec.outputGlu;
-  equations->normed = spec.outputNorm;
-  auto error = [&](StringRef key, const std::string &message) { r.error(key, message); };
-  bool analyzed = succeeded(analyze(*equations, recurrence::sizesOf(model, spec), error));
-  for (auto [key, function] : {std::pair("conv", "conv"), std::pair("rope", "rope")})
-    if (r.has(key) && !equations->calls(function))
-      r.error(key, llvm::formatv("changes nothing: no input calls {0}(..); valid: where one does", function).str());
-  if (noConv && equations->calls("conv"))
-    r.error("conv", "is null, but an input calls conv(..); valid: an object such as {\"kernel\": 4}");
-  if (noRope && equations->calls("rope"))
-    r.error("rope", "is null, but an input calls rope(..); valid: an object such as {\"theta\": 10000}");
-  bool norms = equations->normed || equations->calls("layer_norm") || equations->calls("rms_norm") ||
-               !equations->normWeight.empty();
-  if (r.has("norm_eps") && analyzed && !norms)
-    r.error("norm_eps", "changes nothing without a norm; valid: with output_norm true, or where layer_norm(..) or "
-                        "rms_norm(..) has no number of its own");
-  if (r.has("mini_batch") && analyzed && !equations->inner)
-    r.error("mini_batch", "changes nothing without a gradient step; valid: where state calls grad(..)");
-  spec.recurrence = equations;
-  return spec;
-}
-
-static std::optional<MixerSpec> readMixer(const Value &object, const std::string &path, Errors &errors,
-                                          const ModelSpec &model) {
-  std::vector<StringRef> kinds = {"attention", "mla"};
-  for (const LsmTraits &traits : lsmInstances())
-    kinds.push_back(traits.name);
-  kinds.push_back("recurrence");
-  Reader r(object, path, errors);
-  const std::string *kind = r.requireChoice("kind", kinds);
-  if (!kind) {
-    r.ignoreRest();
-    return std::nullopt;
-  }
-  std::optional<ResidualScale> residual = readResidual(r, errors, model);
-  double inputMultiplier = 1.0;
-  r.number("input_multiplier", inputMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
-  auto with = [&](auto spec) {
-    spec.residual = residual;
-    spec.inputMultiplier = inputMultiplier;
-    return spec;
-  };
-  if (*kind == "attention")
-    return with(readAttention(r, errors));
-  if (*kind == "mla")
-    return with(readMla(r, errors));
-  if (*kind == "recurrence")
-    return with(readRecurrence(r, errors, model));
-  for (const LsmTraits &traits : lsmInstances())
-    if (*kind == traits.name)
-      return with(readLsm(r, errors, traits));
-  llvm_unreachable("kind is in the list");
 }
 
 /// An object of named parts, each named by one letter of a pattern.
@@ -655,12 +247,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     n.number("eps", spec.norm.eps, 0.0, 1.0, /*leastAllowed=*/false);
     spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
   }
-  std::string placement = "pre";
-  r.choice("norm_placement", placement, {"pre", "post", "sandwich", "output"});
-  spec.normPlacement = placement == "pre"        ? NormPlacement::pre
-                       : placement == "post"     ? NormPlacement::post
-                       : placement == "sandwich" ? NormPlacement::sandwich
-                                                 : NormPlacement::output;
+  spec.normPlacement = ::readPlacement(r, placements).value_or(NormPlacement::pre);
   {
     Reader s(objectOrEmpty(r, "residual", errors), "residual", errors);
     s.choice("from", spec.residual.from, {"input", "normed"});

@@ -11,6 +11,11 @@ namespace braid {
 const json::Value &objectOrEmpty(json::Reader &parent, llvm::StringRef key, json::Errors &errors);
 /// The factors of one part, over those of the model.
 std::optional<ResidualScale> readResidual(json::Reader &r, json::Errors &errors, const ModelSpec &model);
+/// Where the norms of a part stand, if it says so: not "post", which is of what passes by all parts.
+std::optional<NormPlacement> readPlacement(json::Reader &r);
+/// One of `mixers`; none: reported.
+std::optional<MixerSpec> readMixer(const json::Value &object, const std::string &path, json::Errors &errors,
+                                   const ModelSpec &model);
 /// One of `ffns`; none: reported.
 std::optional<FfnSpec> readFfn(const json::Value &object, const std::string &path, json::Errors &errors,
                                const ModelSpec &model);

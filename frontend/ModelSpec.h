@@ -35,6 +35,7 @@ inline constexpr int64_t maxMiniBatch = 128;
 
 enum class NormKind { rms, layer };
 enum class NormPlacement { pre, post, sandwich, output };
+llvm::StringRef nameOf(NormPlacement placement);
 enum class LsmKind {
   bla,
   based,
@@ -66,12 +67,14 @@ struct NormSpec {
 
 /// How rotations become slower for contexts longer than those that a model has been trained with.
 struct RopeScaling {
-  /// linear: all of them; llama3: those with few turns in the original context; yarn: the same by a ramp over pairs
+  /// linear: all of them; llama3: those with few turns in the original context; yarn: the same by a ramp over pairs;
+  /// proportional: all that turn, and the last pairs do not
   std::string kind = "linear";
   double factor = 1.0; ///< a rotation becomes so much slower at most
   int64_t originalContextLen = 0; ///< llama3, yarn
   double lowFreqFactor = 1.0; ///< llama3: up to so many turns in it a rotation becomes slower by the whole factor,
   double highFreqFactor = 4.0; ///< from so many on it stays
+  double share = 1.0; ///< proportional: of the pairs the first so many turn
   double betaSlow = 1.0, betaFast = 32.0; ///< yarn: the same
   bool truncate = true; ///< yarn: the ramp begins and ends at whole pairs
   double attentionFactor = 0.0; ///< yarn: of what turns; 0: attentionFactorOf(factor)
@@ -109,6 +112,7 @@ struct AttentionSpec {
   std::string outputGatePer = "feature"; ///< feature, head
   double inputMultiplier = 1.0; ///< of what it reads, as of every mixer
   std::optional<ResidualScale> residual;
+  std::optional<NormPlacement> normPlacement; ///< of the part's norms, as of every part; none: the model's
 };
 
 /// Multi-head latent attention: keys and values are made of a latent of few features, which is all that caches keep.
@@ -122,13 +126,26 @@ struct MlaSpec {
   std::optional<RopeSpec> rope = RopeSpec{}; ///< of the shared features
   double scale = 0.0; ///< of the scores; 0: 1 / sqrt(head_dim + rope_dim)
   double normEps = 1e-6; ///< of the norms of both latents
+  std::optional<std::string> outputGate; ///< activation of the gate on o
+  std::string outputGatePer = "feature"; ///< feature, head
   double inputMultiplier = 1.0;
   std::optional<ResidualScale> residual;
+  std::optional<NormPlacement> normPlacement;
 };
 
 struct ConvSpec {
   int64_t kernel = 4;
   bool bias = false;
+};
+
+/// A gated short convolution, with no state but the last tokens: C * conv(B * x).
+struct ShortConvSpec {
+  int64_t width = 0; ///< channels; 0: d_model
+  ConvSpec conv{.kernel = 3};
+  bool projectionBias = false, outputBias = false;
+  double inputMultiplier = 1.0;
+  std::optional<ResidualScale> residual;
+  std::optional<NormPlacement> normPlacement;
 };
 
 /// Factors of what a Mamba-2 mixer projects its input to: x wq, x wk, x wv, x wg, x wdt.
@@ -147,7 +164,8 @@ struct LsmSpec {
   std::optional<RopeSpec> rope;
   std::string featureMap = "identity"; ///< of q and k
   std::string slopes = "minimax"; ///< constant decays of lightning: minimax, transnormer
-  int64_t gateRank = 16; ///< rank of the projections of decays and rates
+  int64_t gateRank = 16; ///< rank of the projections of decays and rates; kda: 0 for a whole one
+  double lowerBound = 0.0; ///< kda: log_decay = lower_bound sigmoid(..); 0: no bound, softplus
   int64_t mixRank = 32; ///< rank of what decides how much of the token before a projection sees
   double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor
   bool allowNegEigval = false; ///< beta in (0, 2)
@@ -168,6 +186,7 @@ struct LsmSpec {
   bool projectionBias = false, outputBias = false; ///< mamba2: of what the input is projected to, of the output
   double inputMultiplier = 1.0;
   std::optional<ResidualScale> residual;
+  std::optional<NormPlacement> normPlacement;
 };
 
 namespace recurrence {
@@ -182,7 +201,7 @@ struct RecurrenceSpec : LsmSpec {
   std::optional<int64_t> normGroups; ///< the norm is over each of so many groups of all heads' features; none: per head
 };
 
-using MixerSpec = std::variant<AttentionSpec, MlaSpec, LsmSpec, RecurrenceSpec>;
+using MixerSpec = std::variant<AttentionSpec, MlaSpec, ShortConvSpec, LsmSpec, RecurrenceSpec>;
 
 /// The values that layers of this mixer mix with those of the first such layer: rwkv7, first(..) of a recurrence. All
 /// of a model have one width; 0: none.
@@ -194,6 +213,7 @@ struct DenseSpec {
   bool bias = false;
   double gateMultiplier = 1.0; ///< of what the gate's activation reads
   std::optional<ResidualScale> residual;
+  std::optional<NormPlacement> normPlacement;
 };
 
 struct RouterSpec {
@@ -225,6 +245,7 @@ struct MoeSpec {
   bool paddedSlots = false; ///< every expert gets all its slots as rows
   bool renormalize = false; ///< weights of what is left sum to what they did
   std::optional<ResidualScale> residual;
+  std::optional<NormPlacement> normPlacement;
   bool draws() const { return capacityFactor && (dropPolicy == "random" || protect > 0); }
 };
 
@@ -359,6 +380,10 @@ struct ModelSpec {
   /// The factors of a part: its own, or the model's.
   template <typename Parts> ResidualScale residualOf(const Parts &parts) const {
     return std::visit([&](auto &part) { return part.residual.value_or(residual); }, parts);
+  }
+  /// Where the norms of a part stand: where it says, or the model.
+  template <typename Parts> NormPlacement placementOf(const Parts &parts) const {
+    return std::visit([&](auto &part) { return part.normPlacement.value_or(normPlacement); }, parts);
   }
 };
 

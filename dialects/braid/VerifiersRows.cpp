@@ -236,8 +236,8 @@ LogicalResult RopeOp::verify() {
     if (factors->size() != static_cast<size_t>(dim / 2))
       return emitOpError() << factors->size() << " factors for " << dim / 2 << " pairs";
     for (double factor : *factors)
-      if (!isFactor(factor))
-        return emitOpError() << "factor " << factor << " is not finite and above 0";
+      if (factor != 0 && !isFactor(factor))
+        return emitOpError() << "factor " << factor << " is not finite and at least 0";
   }
   if (getScale() && !isFactor(getScale()->convertToDouble()))
     return emitOpError() << "scale " << getScale()->convertToDouble() << " is not finite and above 0";

@@ -7,6 +7,12 @@
 using namespace mlir;
 using namespace braid;
 
+LayerBuilder::Projection braid::outputGate(LayerBuilder &b, const Dim &in, const Dim &heads, int64_t width,
+                                           StringRef per) {
+  Dims features = per == "head" ? Dims{heads} : Dims{heads, width};
+  return {"g", b.matrix("attn.wg", in, flattened(features)), sizesOf(features)};
+}
+
 Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec, Adapter adapt) {
   int64_t H = spec.heads, G = spec.kvHeads, D = spec.headDim,
           width = cast<RankedTensorType>(x.getType()).getShape().back();
@@ -16,11 +22,8 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec,
       {"q", b.matrix("attn.wq", in, flattened({heads, D})), {H, D}},
       {"k", b.matrix("attn.wk", in, flattened({kvHeads, D})), {G, D}},
       {"v", b.matrix("attn.wv", in, flattened({kvHeads, D}), MatrixRole::value), {G, D}}};
-  if (spec.outputGate) {
-    Shape features = spec.outputGatePer == "head" ? Shape{H} : Shape{H, D};
-    projections.push_back(
-        {"g", b.matrix("attn.wg", in, features.size() == 1 ? heads : flattened({heads, D})), features});
-  }
+  if (spec.outputGate)
+    projections.push_back(outputGate(b, in, heads, D, spec.outputGatePer));
   auto projected = b.linear(x, projections);
   if (adapt) {
     projected[0] = adapt("wq", projected[0], {heads, D});

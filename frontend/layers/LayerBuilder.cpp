@@ -282,6 +282,7 @@ namespace {
 struct Sublayer {
   StringRef norm, sum;
   SmallVector<ResidualScale> scales; ///< of each part
+  NormPlacement placement;
   function_ref<SmallVector<Value>(Value)> parts;
   Value injected = {}; ///< added to what they read, norm in front or not, and not to what passes by
 
@@ -295,7 +296,6 @@ struct Sublayer {
     auto normOfSum = [&](StringRef name, ArrayRef<Value> added) {
       return b.modelNorm(name, added.size() == 1 ? added.front() : b.add("added", added), name);
     };
-    NormPlacement placement = b.spec.normPlacement;
     Value read = injected ? b.add("read", {x, injected}) : x;
     if (placement == NormPlacement::post)
       return b.modelNorm(norm, join(x, parts(read)), norm);
@@ -316,6 +316,8 @@ static Value buildMixer(LayerBuilder &b, Value x, const MixerSpec &spec) {
     return buildAttention(b, x, *attention);
   if (auto *mla = std::get_if<MlaSpec>(&spec))
     return buildMla(b, x, *mla);
+  if (auto *conv = std::get_if<ShortConvSpec>(&spec))
+    return buildShortConv(b, x, *conv);
   if (auto *recurrence = std::get_if<RecurrenceSpec>(&spec))
     return buildRecurrence(b, x, *recurrence);
   return buildLsm(b, x, std::get<LsmSpec>(spec));
@@ -353,10 +355,11 @@ Layer braid::buildLayer(const ModelSpec &spec, ModuleOp module, EntryShape entry
   Value y = b.x(), injected;
   if (const InjectSpec *block = spec.findInject(inject))
     injected = buildInject(b, y, *block, inject);
-  if (!scales.empty())
-    y = Sublayer{"norm1", f ? "x1" : "y", scales, mix, injected}.build(b, y);
+  if (!scales.empty()) // those of mixers side by side are equal
+    y = Sublayer{"norm1", f ? "x1" : "y", scales, spec.placementOf(*spec.findMixer(mixers.front())), mix, injected}
+            .build(b, y);
   if (f)
-    y = Sublayer{"norm2", "y", {spec.residualOf(*f)}, feed}.build(b, y);
+    y = Sublayer{"norm2", "y", {spec.residualOf(*f)}, spec.placementOf(*f), feed}.build(b, y);
   Layer layer = b.finish(y);
   if (marks.recompute)
     layer.function->setAttr("braid.recompute", b.builder.getUnitAttr());

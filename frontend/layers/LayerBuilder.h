@@ -190,7 +190,11 @@ private:
 using Adapter = llvm::function_ref<mlir::Value(llvm::StringRef name, mlir::Value y, llvm::ArrayRef<Dim> features)>;
 /// x may be of another width. `adapt`: what becomes of its products for q, k and v.
 mlir::Value buildAttention(LayerBuilder &b, mlir::Value x, const AttentionSpec &spec, Adapter adapt = {});
+/// What opens the output of attention, per feature of a head or per head: x wg.
+LayerBuilder::Projection outputGate(LayerBuilder &b, const Dim &in, const Dim &heads, int64_t width,
+                                    llvm::StringRef per);
 mlir::Value buildMla(LayerBuilder &b, mlir::Value x, const MlaSpec &spec);
+mlir::Value buildShortConv(LayerBuilder &b, mlir::Value x, const ShortConvSpec &spec);
 mlir::Value buildLsm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRecurrence(LayerBuilder &b, mlir::Value x, const RecurrenceSpec &spec);
 /// `gate` [B, T]: a factor of each token's output, but for b2. `adapt`: what becomes of its products with w1 and w3.

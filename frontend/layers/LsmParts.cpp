@@ -61,8 +61,7 @@ Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Val
   auto type = cast<RankedTensorType>(x.getType());
   int64_t taps = spec.kernel;
   Dims features(type.getShape().drop_front(2));
-  if (features.size() > 1)
-    features[0].name = heads.str();
+  features[0].name = heads.str();
   Dim channels = flattened(features);
   double bound = 1.0 / std::sqrt(static_cast<double>(taps));
   std::string key = ("lsm.conv_" + name).str();

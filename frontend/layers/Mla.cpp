@@ -2,7 +2,7 @@
 // DeepSeek-V2, arXiv:2405.04434, equations 9 to 19, 37 to 47:
 //   c_q = norm(x wq_down) (without q_rank: x); q = c_q wq, q_rope = rope(c_q wq_rope) in every head
 //   c = norm(x wkv_down), k_rope = rope(x wk_rope), which all heads share; k = c wk, v = c wv in every head
-//   o = softmax(scale (q k^T + q_rope k_rope^T)) v wo
+//   o = softmax(scale (q k^T + q_rope k_rope^T)) v; [o act(x wg)]; o wo
 // Cached are c and k_rope, and no key or value is made of what is cached: q k^T = (q wk^T) c^T, and the products of scores with
 // v are those with c, times wv. That multiplies more (kv_rank for head_dim and value_dim) and reads less: several tokens make keys
 // and values of their own latents, as in training, and what both sets of keys give is merged by their lse.
@@ -31,9 +31,12 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
     projections = queries(model, MatrixRole::query);
   projections.push_back({"kv_down", b.matrix("attn.wkv_down", model, latent), {latent.size}});
   projections.push_back({"k_rope", b.matrix("attn.wk_rope", model, R), {1, R}});
+  if (spec.outputGate)
+    projections.push_back(outputGate(b, model, heads, V, spec.outputGatePer));
   SmallVector<Value> ofX = b.linear(x, projections), ofQ(ofX);
   if (spec.qRank)
     ofQ = b.linear(normed("q", ofX.front(), spec.qRank), queries(spec.qRank, MatrixRole::narrow));
+  Value gate = spec.outputGate ? ofX.pop_back_val() : Value();
   Value q = ofQ[0], qRope = ofQ[1], c = normed("kv", ofX[ofX.size() - 2], latent.size), kRope = ofX.back();
   if (spec.rope) {
     qRope = b.rope("q_rope", qRope, *spec.rope);
@@ -85,5 +88,7 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
               .getOBoth();
     }
   }
+  if (gate)
+    o = b.mul("o_gated", o, b.activation("g", gate, *spec.outputGate));
   return b.linear("attn_out", o, b.matrix("attn.wo", flattened({heads, V}), model, MatrixRole::output), {model.size});
 }

@@ -1,6 +1,6 @@
 //===- Rope.cpp - rotary positions, and their frequencies for longer contexts -------------------------------------===//
 // Frequencies theta^(-2i/dim) times a factor for each pair: 1 where a rotation stays, 1 / factor where it is slowed down
-// all the way. linear: Chen et al. 2023; llama3: Llama 3.1; yarn: Peng et al. 2023.
+// all the way. linear: Chen et al. 2023; llama3: Llama 3.1; yarn: Peng et al. 2023; proportional: 0 for pairs that do not turn.
 #include "frontend/layers/LayerBuilder.h"
 #include <algorithm>
 #include <cmath>
@@ -36,7 +36,8 @@ std::vector<double> RopeScaling::factors(double theta, int64_t dim) const {
     } else if (kind == "yarn") {
       stays = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
     }
-    result.push_back(stays + (1 - stays) / factor);
+    bool isStill = kind == "proportional" && i >= static_cast<int64_t>(share * static_cast<double>(dim)) / 2;
+    result.push_back(isStill ? 0.0 : stays + (1 - stays) / factor);
   }
   return result;
 }

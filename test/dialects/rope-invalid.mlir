@@ -109,8 +109,8 @@ func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
 // -----
 
 func.func @f(%x: tensor<2x8x16xf32>, %d: tensor<2x8xi32>) {
-  // expected-error @+1 {{factor 0.000000e+00 is not finite and above 0}}
-  %0 = braid.rope %x, %d {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64, factors = array<f64: 1.0, 0.0>} : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8x16xf32>
+  // expected-error @+1 {{factor -1.000000e+00 is not finite and at least 0}}
+  %0 = braid.rope %x, %d {dim = 4 : i64, layout = "half", theta = 1.0e+4 : f64, factors = array<f64: 0.0, -1.0>} : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> tensor<2x8x16xf32>
   return
 }
 

@@ -17,7 +17,7 @@ import sys
 
 import numpy as np
 
-from library_names import BASE, CONFIGS, LATENT, ONE_PART, PLUS_ONE, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
+from library_names import BASE, CONFIGS, LATENT, ONE_PART, PLUS_ONE, WITH_CONVOLUTIONS, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
 from ranks_equal import checkpoint, run
 
 folder = pathlib.Path(sys.argv[1])
@@ -148,7 +148,7 @@ def report_export(what, program, source, tensors, files=1, kind="f32"):
     report(f"{what} exported", ", ".join(sorted(name for name in got | should if got.get(name) != should.get(name))))
 
 
-for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT).items():
+for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS).items():
     config = folder / f"{family}.json"
     config.write_text(json.dumps(given | {"model_type": family.removesuffix("-dense")}))
     program = compile_to(folder / f"{family}.braid", config)
@@ -160,7 +160,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -328,6 +328,18 @@ for family, wheres in {
                  {"partial_rotary_factor": 1.0}, {"sliding_window": None}, {"rope_scaling": {"type": "longrope"}}],
         "glm4": [{}, {"partial_rotary_factor": 1.0}, {"attention_bias": False}, {"rms_norm_eps": 1e-5}],
         "ernie4_5_moe": [{}, {"moe_layer_end_index": 2, "moe_use_aux_free": True}, {"moe_k": None, "num_experts_per_tok": 2}, {"moe_k": 1}, {"moe_norm_min": 0.5}],
+        "bailing_hybrid": [{}, {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "layer_group_size": 6,
+                                "num_experts": None, "num_local_experts": 4, "n_group": 2, "num_expert_group": None, "mlp_layer_types": ["dense", "sparse", "sparse"],
+                                "first_k_dense_replace": 2, "linear_head_dim": 8, "head_dim": 4}, {"layer_group_size": 3}, {"kda_lower_bound": -4}, {"kda_safe_gate": False}, {"rope_theta": 1e4}, {"moe_renormalize": False}],
+        "lfm2": [{}, {"full_attn_idxs": None, "layer_types": ["conv", "full_attention", "conv"], "tie_embedding": True, "block_ff_dim": 40, "block_auto_adjust_ff_dim": False},
+                 {"full_attn_idxs": [0, 1]}, {"norm_eps": 1e-6}, {"rope_theta": 1e4}, {"conv_bias": False}, {"tie_word_embeddings": False}],
+        "lfm2_moe": [{}, {"use_expert_bias": False}, {"norm_topk_prob": False}, {"routed_scaling_factor": 2.0}],
+        "lfm3": [{}, {"rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.5},
+                                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}},
+                 {"rope_parameters": {"full_attention": {"rope_type": "proportional", "rope_theta": 1e6, "partial_rotary_factor": 0.25},
+                                      "sliding_attention": {"rope_theta": 1e4}}}, {"sliding_window": 9}, {"norm_eps": None, "rms_norm_eps": 1e-6}, {"use_sandwich_norm": False}],
+        "olmo_hybrid": [{}, {"linear_num_value_heads": 4, "linear_allow_neg_eigval": True, "linear_dt_min": 0.01}, {"rope_parameters": None}, {"rope_theta": 1e4},
+                        {"linear_allow_neg_eigval": False}, {"rms_norm_eps": 1e-5}],
         "gemma": [{}, {"hidden_act": "gelu_pytorch_tanh"}, {"hidden_act": "silu"}],
         "kimi_linear": [{}, {"mlp_layer_types": ["dense", "sparse", "sparse"], "first_k_dense_replace": None}, {"first_k_dense_replace": 2},
                         {"mlp_layer_types": ["sparse", "dense", "sparse"], "first_k_dense_replace": None}],
@@ -340,7 +352,7 @@ for family, wheres in {
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}, {"full_attention_interval": 2}]}.items():
-    beside, whole = folder / f"{family}-beside", (WITH_MAMBA.get(family) or LATENT.get(family) or BASE | CONFIGS[family]) | {"model_type": family}
+    beside, whole = folder / f"{family}-beside", (WITH_MAMBA.get(family) or LATENT.get(family) or WITH_CONVOLUTIONS.get(family) or BASE | CONFIGS[family]) | {"model_type": family}
     begun = weights(folder / family)
     write_library(beside, of_family(family, begun))
     for where in wheres:

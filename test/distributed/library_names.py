@@ -66,6 +66,18 @@ LATENT = {
     "kimi_linear": {key: value for key, value in MLA.items() if key != "num_experts_per_tok"} | {
         "num_experts": 4, "num_experts_per_token": 2,
         "linear_attn_config": {"kda_layers": [1, 3], "full_attn_layers": [2], "num_heads": 4, "head_dim": 8, "short_conv_kernel_size": 3}},
+    "bailing_hybrid": {key: value for key, value in MLA.items() if key != "num_experts_per_tok"} | {
+        "num_experts": 4, "num_experts_per_token": 2, "num_expert_group": 2, "topk_group": 1, "layer_group_size": 2, "head_dim": 8,
+        "short_conv_kernel_size": 3},
+}
+# Short convolutions or attention; norms of each layer where its mixer has them.
+WITH_CONVOLUTIONS = {
+    "lfm2": BASE | {"full_attn_idxs": [1], "block_ff_dim": 60, "block_multiple_of": 8, "conv_bias": True},
+    "lfm2_moe": BASE | {"layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2,
+                        "moe_intermediate_size": 24, "conv_L_cache": 4},
+    "lfm3": BASE | {"layer_types": ["conv", "sliding_attention", "full_attention"], "head_dim": 12, "sliding_window": 8},
+    "olmo_hybrid": BASE | {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_key_head_dim": 8,
+                           "linear_value_head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": None}},
 }
 
 
@@ -302,7 +314,9 @@ def of_zamba(ours):
 def of_latent(family, ours):
     """The same of families with latent attention: of each head what is its own, then what meets the shared key; its key, then its value."""
     theirs = {"model.embed_tokens.weight": ours["embed.weight"], "model.norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
-    isKimi = family == "kimi_linear"
+    isKimi, isLing = family == "kimi_linear", family == "bailing_hybrid"
+    if isLing:
+        theirs["model.word_embeddings.weight"] = theirs.pop("model.embed_tokens.weight")
     block, parts = ("block_sparse_moe", ("w1", "w3", "w2")) if isKimi else ("mlp", ("gate_proj", "up_proj", "down_proj"))
     for layer in range(BASE["num_hidden_layers"]):
         of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
@@ -317,28 +331,75 @@ def of_latent(family, ours):
         if "moe.router" in of:
             theirs[at + f"{block}.gate.weight"] = of["moe.router"].T
         if "moe.correction" in of:
-            theirs[at + f"{block}.gate.e_score_correction_bias"] = of["moe.correction"]
-        at += "self_attn."
+            theirs[at + f"{block}.gate.{'expert_bias' if isLing else 'e_score_correction_bias'}"] = of["moe.correction"]
+        at, out = at + ("attention." if isLing else "self_attn."), "dense" if isLing else "o_proj"
         if "attn.wk" not in of:
-            names = {"q": "q", "k": "k", "v": "v", "f1": "f_a", "f2": "f_b", "g1": "g_a", "g2": "g_b", "b": "b", "o": "o"}
-            theirs |= {at + f"{name}_proj.weight": of["lsm.w" + part].T for part, name in names.items()}
+            narrow = {"f": "f", "g": "g"} if isLing else {"f1": "f_a", "f2": "f_b", "g1": "g_a", "g2": "g_b"}
+            names = {"q": "q", "k": "k", "v": "v", "b": "b"} | narrow
+            theirs |= {at + f"{name}_proj.weight": of["lsm.w" + part].T for part, name in names.items()} | {at + out + ".weight": of["lsm.wo"].T}
             theirs |= {at + f"{x}_conv1d.weight": of[f"lsm.conv_{x}.weight"][:, None, :] for x in "qkv"}
-            theirs |= {at + "A_log": of["lsm.a_log"].reshape(1, 1, -1, 1), at + "dt_bias": of["lsm.dt_bias"].reshape(-1),
+            theirs |= {at + "A_log": of["lsm.a_log"] if isLing else of["lsm.a_log"].reshape(1, 1, -1, 1), at + "dt_bias": of["lsm.dt_bias"].reshape(-1),
                        at + "o_norm.weight": of["lsm.norm.weight"]}
             continue
         per_head = lambda *names: np.concatenate([of[name].T.reshape(4, -1, of[name].shape[0]) for name in names], axis=1).reshape(-1, of[names[0]].shape[0])
         queries = "q_b_proj" if "attn.wq_down" in of else "q_proj"
         theirs |= {at + f"{queries}.weight": per_head("attn.wq", "attn.wq_rope"), at + "kv_b_proj.weight": per_head("attn.wk", "attn.wv"),
                    at + "kv_a_proj_with_mqa.weight": np.concatenate([of["attn.wkv_down"].T, of["attn.wk_rope"].T]),
-                   at + "kv_a_layernorm.weight": of["attn.kv_norm.weight"], at + "o_proj.weight": of["attn.wo"].T}
+                   at + "kv_a_layernorm.weight": of["attn.kv_norm.weight"], at + out + ".weight": of["attn.wo"].T}
+        if isLing:
+            theirs[at + "g_proj.weight"] = of["attn.wg"].T
         if "attn.wq_down" in of:
             theirs |= {at + "q_a_proj.weight": of["attn.wq_down"].T, at + "q_a_layernorm.weight": of["attn.q_norm.weight"]}
-    if family == "deepseek_v3":
+    if family in ("deepseek_v3", "bailing_hybrid"):
         theirs["model.layers.3.eh_proj.weight"] = np.ones((3, 2), np.float32)
     return theirs
 
 
+def of_convolutions(family, ours):
+    """The same of LFM2 and LFM3, where three parts of an input are one matrix, and of OLMo Hybrid, whose norms have other names behind attention."""
+    isOlmo, isThird = family == "olmo_hybrid", family == "lfm3"
+    theirs = {"model.embed_tokens.weight": ours["embed.weight"], f"model.{'norm' if isOlmo else 'embedding_norm'}.weight": ours["final_norm.weight"]}
+    if "head.weight" in ours:
+        theirs["lm_head.weight"] = ours["head.weight"].T
+    for layer in range(BASE["num_hidden_layers"]):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at, attends = f"model.layers.{layer}.", "attn.wq" in of
+        names = ("operator_norm", "ffn_norm")
+        if isOlmo:
+            names = ("post_attention_layernorm", "post_feedforward_layernorm") if attends else ("attention_layer_norm", "feedforward_layer_norm")
+        theirs |= {at + f"{name}.weight": of[f"norm{i + 1}.weight"] for i, name in enumerate(names)}
+        if isThird:
+            theirs |= {at + f"post_{name}.weight": of[f"norm{i + 1}_post.weight"] for i, name in enumerate(names)}
+        for part, name in (("w1", "gate"), ("w3", "up"), ("w2", "down")):
+            if "ffn.w1" in of:
+                theirs[at + (f"mlp.{name}_proj.weight" if isOlmo else f"feed_forward.{part}.weight")] = of[f"ffn.{part}"].T
+            else:
+                theirs |= {at + f"feed_forward.experts.{i}.{part}.weight": matrix.T for i, matrix in enumerate(of[f"moe.{part}"])}
+        if "moe.router" in of:
+            theirs |= {at + "feed_forward.gate.weight": of["moe.router"].T, at + "feed_forward.expert_bias": of["moe.correction"]}
+        if attends:
+            norm, out = ("norm", "o_proj") if isOlmo or isThird else ("layernorm", "out_proj")
+            theirs |= {at + f"self_attn.{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkv"} | {at + f"self_attn.{out}.weight": of["attn.wo"].T}
+            theirs |= {at + f"self_attn.{x}_{norm}.weight": of[f"attn.{x}_norm.weight"] for x in "qk"}
+            if isThird:
+                theirs[at + "self_attn.gate_proj.weight"] = of["attn.wg"].T
+        elif isOlmo:
+            at += "linear_attn."
+            theirs |= {at + f"{x}_proj.weight": of[f"lsm.w{x}"].T for x in "qkvgbao"} | {at + f"{x}_conv1d.weight": of[f"lsm.conv_{x}.weight"][:, None] for x in "qkv"}
+            theirs |= {at + "A_log": of["lsm.a_log"], at + "dt_bias": of["lsm.dt_bias"], at + "o_norm.weight": of["lsm.norm.weight"]}
+        else:
+            at += "conv."
+            theirs |= {at + "in_proj.weight": np.concatenate([of[f"lsm.w{x}"].T for x in "bcz"]), at + "conv.weight": of["lsm.conv_z.weight"][:, None],
+                       at + "out_proj.weight": of["lsm.wo"].T}
+            if "lsm.bo" in of:
+                theirs |= {at + "in_proj.bias": np.concatenate([of[f"lsm.b{x}"] for x in "bcz"]), at + "conv.bias": of["lsm.conv_z.bias"],
+                           at + "out_proj.bias": of["lsm.bo"]}
+    return theirs
+
+
 def of_family(family, ours):
+    if family in WITH_CONVOLUTIONS:
+        return of_convolutions(family, ours)
     if family in LATENT:
         return of_latent(family, ours)
     if family == "zamba2":

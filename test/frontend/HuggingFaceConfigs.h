@@ -50,7 +50,9 @@ inline void expectError(const std::string &text, const std::string &message) {
 inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
   int64_t total = 0;
   if (const auto *a = std::get_if<AttentionSpec>(&mixer)) {
-    total += spec.dModel * a->headDim * ((a->outputGate ? 3 : 2) * a->heads + 2 * a->kvHeads) +
+    bool isOfHeads = a->outputGatePer == "head";
+    total += spec.dModel * a->headDim * ((a->outputGate && !isOfHeads ? 3 : 2) * a->heads + 2 * a->kvHeads) +
+             (a->outputGate && isOfHeads ? spec.dModel * a->heads : 0) +
              (a->qkNorm ? a->headDim * (a->qkNormOver == "heads" ? a->heads + a->kvHeads : 2) : 0) +
              (a->qkvBias ? a->headDim * (a->heads + 2 * a->kvHeads) : 0) + (a->outputBias ? spec.dModel : 0) +
              (a->sinks ? a->heads : 0);
@@ -58,7 +60,11 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
     int64_t queries = m->heads * (m->headDim + m->ropeDim);
     total += m->qRank ? m->qRank * (spec.dModel + queries + 1) : spec.dModel * queries;
     total += spec.dModel * (m->kvRank + m->ropeDim + m->heads * m->valueDim) +
-             m->kvRank * (m->heads * (m->headDim + m->valueDim) + 1);
+             m->kvRank * (m->heads * (m->headDim + m->valueDim) + 1) +
+             (m->outputGate ? spec.dModel * m->heads * (m->outputGatePer == "head" ? 1 : m->valueDim) : 0);
+  } else if (const auto *c = std::get_if<ShortConvSpec>(&mixer)) {
+    total += c->width * (4 * spec.dModel + c->conv.kernel + (c->conv.bias ? 1 : 0) + (c->projectionBias ? 3 : 0)) +
+             (c->outputBias ? spec.dModel : 0);
   } else if (const auto *l = std::get_if<LsmSpec>(&mixer)) {
     int64_t keys = l->keyHeads * l->headDim, values = l->heads * l->valueDim;
     int64_t taps = l->conv ? l->conv->kernel + (l->conv->bias ? 1 : 0) : 0;
@@ -72,8 +78,10 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
       total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads +
                (l->outputNorm ? values : 0);
     else if (l->kind == LsmKind::kda)
-      total += spec.dModel * (2 * keys + 2 * values + l->gateRank + l->outputGateRank + l->heads) + l->gateRank * keys +
-               l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys + l->valueDim;
+      total += spec.dModel * (2 * keys + 2 * values + (l->gateRank ? l->gateRank : keys) +
+                              (l->outputGateRank ? l->outputGateRank : values) + l->heads) +
+               l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
+               l->valueDim;
     else // the gated delta rule
       total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
                l->valueDim;

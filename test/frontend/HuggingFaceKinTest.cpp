@@ -282,8 +282,8 @@ TEST(HuggingFaceKin, RefusedFamiliesHaveAReason) {
   EXPECT_EQ(reason("qwen3_vl"), at + "\"qwen3_vl\" needs pictures beside text, which a description cannot say");
   EXPECT_EQ(reason("deepseek_v32"),
             at + "\"deepseek_v32\" needs attention to tokens that an indexer chooses, which a description cannot say");
-  EXPECT_EQ(reason("lfm2"),
-            at + "\"lfm2\" needs short convolutions in the place of attention, which a description cannot say");
+  EXPECT_EQ(reason("glm5_next"), at + "\"glm5_next\" needs several residual streams, and attention to tokens that an "
+                                      "indexer chooses, which a description cannot say");
   for (const char *family : {"gemma3n_text", "llama4", "cohere2", "hunyuan_v1_moe", "mistral3"})
     EXPECT_NE(reason(family).find("which a description can"), std::string::npos) << family;
   EXPECT_EQ(reason("bert"), at + "\"bert\" is of a config.json that is not read");

@@ -187,6 +187,49 @@ TEST(HuggingFaceLatent, KimiLinear) {
   EXPECT_EQ(parse(config("kimi_linear", R"("num_hidden_layers": 9)")).spec->layerPattern, "LLLLNLLLN");
 }
 
+TEST(HuggingFaceLatent, Ling) {
+  // As large as what transformers takes, Ling-3.0-Flash, with a correction for each of 512 experts in 40 layers.
+  Parsed parsed = parse(config("bailing_hybrid"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 124'414'191'072 + 20'480);
+  expectDescription(config("bailing_hybrid", R"("num_hidden_layers": 4, "layer_group_size": 2, "kda_lower_bound": -2.5,
+    "num_experts": 16, "num_experts_per_token": 4, "num_expert_group": 4, "topk_group": 2, "moe_renormalize": false,
+    "num_shared_experts": 2, "model_max_length": 4096, "first_k_dense_replace": 1, "short_conv_kernel_size": 3)"),
+                    R"j({"name": "bailing_hybrid", "vocab_size": 157184, "d_model": 2560, "num_layers": 4,
+    "context_len": 4096, "tie_embeddings": false, "dtype": "f32", "norm": {"kind": "rms", "eps": 1e-6},
+    "layer_pattern": "LN", "mixers": {
+      "L": {"kind": "kda", "heads": 32, "head_dim": 128, "conv": {"kernel": 3}, "gate_rank": 0, "norm_eps": 1e-6,
+            "lower_bound": -2.5},
+      "N": {"kind": "mla", "heads": 32, "kv_rank": 512, "head_dim": 128, "rope_dim": 64, "value_dim": 128,
+            "rope": {"theta": 6e6, "layout": "interleaved"}, "output_gate": "sigmoid", "output_gate_per": "head"}},
+    "ffn_pattern": "DMMM", "ffns": {"D": {"kind": "dense", "hidden": 6144},
+    "M": {"kind": "moe", "num_experts": 16, "top_k": 4, "expert_hidden": 768, "shared_hidden": 1536,
+    "router": {"score": "sigmoid", "correction": true, "correction_rate": 0, "scale": 2.5, "groups": 4,
+    "kept_groups": 2, "group_score": "top2", "normalize": false, "balance_loss": 0, "z_loss": 0}}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})j");
+  EXPECT_EQ(imported(parsed, "embed.weight"), R"("model.word_embeddings.weight")");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.wf"),
+            R"({"name":"model.layers.{layer}.attention.f_proj.weight","transposed":true})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.attn.wg"),
+            R"({"name":"model.layers.{layer}.attention.g_proj.weight","transposed":true})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.attn.wo"),
+            R"({"name":"model.layers.{layer}.attention.dense.weight","transposed":true})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.moe.correction"), R"("model.layers.{layer}.mlp.gate.expert_bias")");
+  // As transformers writes it: lists go before numbers, widths of the delta rule have names of their own.
+  parsed = parse(config("bailing_hybrid", R"("num_hidden_layers": 3, "layer_group_size": 6, "first_k_dense_replace": 2,
+    "layer_types": ["full_attention", "linear_attention", "linear_attention"], "head_dim": 64, "qk_head_dim": 192,
+    "mlp_layer_types": ["sparse", "dense", "sparse"], "linear_head_dim": 16, "linear_num_heads": 2,
+    "linear_conv_kernel_dim": 5, "kda_safe_gate": false, "q_lora_rank": 24)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parsed.spec->layerPattern, "NLL");
+  EXPECT_EQ(parsed.spec->ffnPattern, "MD");
+  const auto &kda = std::get<LsmSpec>(*parsed.spec->findMixer('L'));
+  EXPECT_EQ(kda.heads, 2);
+  EXPECT_EQ(kda.headDim, 16);
+  EXPECT_EQ(kda.conv->kernel, 5);
+  EXPECT_EQ(kda.lowerBound, 0);
+}
+
 TEST(HuggingFaceLatent, Refusals) {
   const std::string kimi = R"("num_hidden_layers": 2, )", yarn = R"("rope_scaling": {"type": "yarn", "factor": 4, )";
   const struct {
@@ -208,6 +251,10 @@ TEST(HuggingFaceLatent, Refusals) {
        "scoring_func: \"softmax\" of a deepseek_v3 config is not computed; valid: \"sigmoid\""},
       {"deepseek_v3", R"("topk_method": "greedy")",
        "topk_method: \"greedy\" of a deepseek_v3 config is not computed; valid: \"noaux_tc\", null"},
+      {"bailing_hybrid", R"("layer_group_size": 0)", "layer_group_size: 0 is not an integer above 0"},
+      {"bailing_hybrid", R"("kda_lower_bound": 5)", "kda_lower_bound: 5 is not a number below 0"},
+      {"bailing_hybrid", R"("tie_word_embeddings": true)",
+       "tie_word_embeddings: true of a bailing_hybrid config is not computed; valid: false"},
       {"deepseek_v3", R"("rope_interleave": 1)", "rope_interleave: 1 is not true or false"},
       {"deepseek_v3", R"("qk_rope_head_dim": 7)",
        "qk_rope_head_dim: 7 features are not pairs, which rope turns; valid: an even number"},

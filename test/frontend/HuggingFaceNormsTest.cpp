@@ -289,7 +289,7 @@ TEST(HuggingFaceNorms, Refusals) {
        "rope_parameters.sliding_attention: 3 is not an object or null"},
       {"gemma3_text", R"("rope_parameters": {"full_attention": {"rope_type": "dynamic", "factor": 2}})",
        "rope_parameters.full_attention.rope_type: \"dynamic\" has other frequencies for longer texts, which is not "
-       "computed; valid: default, linear, llama3, yarn"},
+       "computed; valid: default, linear, llama3, yarn, proportional"},
       {"gemma3_text", R"("rope_parameters": {"sliding_attention": {"rope_type": "yarn", "factor": 2}})",
        "rope_parameters.sliding_attention.rope_type: \"yarn\" is not computed; valid: default, linear"},
       {"gemma3_text", R"("rope_local_base_freq": 10, "rope_parameters": {"sliding_attention": {"rope_theta": 20}})",

@@ -210,7 +210,8 @@ TEST(HuggingFace, Refusals) {
       valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
               "qwen3_5_text, qwen3_5_moe_text, glm4_moe, glm4, phi3, minimax, mamba, mamba2, nemotron_h, bamba, "
               "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
-              "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
+              "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, bailing_hybrid, lfm2, lfm2_moe, lfm3, olmo_hybrid, "
+              "olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
               "gemma, gemma3_text, falcon_h1, zamba2, gpt_oss, ernie4_5_moe",
       file = "config.json:";
   expectError(config("gemma2"),
@@ -250,12 +251,12 @@ TEST(HuggingFace, Refusals) {
        "rope_scaling.high_freq_factor: is missing, which rope_type \"llama3\" needs; valid: a number"},
       {"llama", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2})",
        "rope_scaling.rope_type: \"dynamic\" has other frequencies for longer texts, which is not computed; valid: "
-       "default, linear, llama3, yarn"},
+       "default, linear, llama3, yarn, proportional"},
       {"llama", R"("rope_scaling": {"type": "longrope"})",
        "rope_scaling.type: \"longrope\" has other frequencies for longer texts, which is not computed; valid: default, "
-       "linear, llama3, yarn"},
+       "linear, llama3, yarn, proportional"},
       {"llama", R"("rope_scaling": {"type": "mrope"})",
-       "rope_scaling.type: \"mrope\" is not computed; valid: default, linear, llama3, yarn"},
+       "rope_scaling.type: \"mrope\" is not computed; valid: default, linear, llama3, yarn, proportional"},
       {"llama", R"("rope_scaling": {"type": "linear", "factor": 2, "beta_fast": 1})",
        "rope_scaling.beta_fast: unknown key of a llama config with rope_type \"linear\"; valid: rope_type, rope_theta, "
        "factor"},

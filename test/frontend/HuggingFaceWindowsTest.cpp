@@ -126,7 +126,7 @@ TEST(HuggingFaceWindows, Refusals) {
        "rope_parameters.sliding_attention.rope_type: \"yarn\" is not computed; valid: default, linear"},
       {"olmo3", R"("rope_scaling": {"rope_type": "longrope"})",
        "rope_scaling.rope_type: \"longrope\" has other frequencies for longer texts, which is not computed; valid: "
-       "default, linear, llama3, yarn"},
+       "default, linear, llama3, yarn, proportional"},
       {"olmo3", R"("rope_local_base_freq": 10000.0)",
        "rope_local_base_freq: 10000 is of an unknown key of an olmo3 config; valid: the keys that models/README.md "
        "lists"},
@@ -145,7 +145,7 @@ TEST(HuggingFaceWindows, Refusals) {
        "layer_types[0]: \"chunked_attention\" is not computed; valid: \"sliding_attention\", \"full_attention\""},
       {"exaone4", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})",
        "rope_scaling.rope_type: \"dynamic\" has other frequencies for longer texts, which is not computed; valid: "
-       "default, linear, llama3, yarn"},
+       "default, linear, llama3, yarn, proportional"},
   };
   for (const auto &c : cases)
     expectError(config(c.family, c.text), std::string("config.json:2: ") + c.message);

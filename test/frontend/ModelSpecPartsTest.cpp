@@ -52,9 +52,10 @@ TEST(ModelSpec, LatentAttention) {
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "q_rank": -1)",
        "mixers.N.q_rank: -1 is out of range; valid: 0 to 131072"},
       {R"("heads": 8, "head_dim": 16, "kv_rank": 24, "rope_dim": 8, "kv_heads": 2)",
-       "mixers.N.kv_heads: unknown key; valid: kind, residual, input_multiplier, heads, q_rank, kv_rank, head_dim, "
+       "mixers.N.kv_heads: unknown key; valid: kind, residual, norm_placement, input_multiplier, heads, q_rank, "
+       "kv_rank, head_dim, "
        "rope_dim, value_dim, "
-       "rope, scale, norm_eps"},
+       "rope, scale, norm_eps, output_gate, output_gate_per"},
   };
   for (auto [keys, message] : cases) {
     parsed = parse(edited(attention, std::string(R"({"kind": "mla", )") + keys + "}"));
@@ -244,10 +245,22 @@ TEST(ModelSpec, MixersSideBySide) {
       {model("(NM)", R"("norm_placement": "sandwich", )", "", beta),
        "m.json:3: mixers.M.residual.beta: 2 is not 1 as of mixers.N, beside which it stands (\"(NM)\"): a norm is of "
        "their sum with norm_placement \"sandwich\"; valid: equal numbers"},
+      {model("(NM)", "", R"(, "norm_placement": "output")"),
+       "m.json:3: mixers.M.norm_placement: \"pre\" is not \"output\" as of mixers.N, beside which it stands (\"(NM)\") "
+       "with the same norm; valid: equal placements"},
+      {model("NM", R"("norm_placement": "post", )", R"(, "norm_placement": "output")"),
+       "m.json:2: mixers.N.norm_placement: \"output\" in a model whose norm_placement \"post\" is of what passes by "
+       "all "
+       "parts, and leaves no norm behind the last; valid: no norm_placement here, or another of the model"},
+      {model("NM", R"("residual": {"from": "normed"}, )", R"(, "norm_placement": "output")"),
+       "m.json:2: mixers.N.norm_placement: \"output\" has no norm before the part, which residual.from \"normed\" "
+       "would "
+       "let pass by; valid: \"pre\", \"sandwich\", or residual.from \"input\""},
       {model("(NM)", "", R"(, "input_multiplier": 0)"),
        "m.json:2: mixers.N.input_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
       {model("(NM)", "", R"(, "projection_bias": true)"),
-       "m.json:2: mixers.N.projection_bias: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, "
+       "m.json:2: mixers.N.projection_bias: unknown key; valid: kind, residual, norm_placement, input_multiplier, "
+       "heads, kv_heads, "
        "head_dim, rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, window, scale, output_gate, "
        "output_gate_per"},
       {model("(NM)", "", "", R"(, "output_norm": false, "norm_first": true)"),

@@ -86,9 +86,9 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
   };
-  const std::string kinds =
-      "attention, mla, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, gateloop, rwkv6, dfw, gfw, "
-      "mamba, deltanet, gated_deltanet, kda, rwkv7, s4d, ttt, titans, titans_ln, recurrence";
+  const std::string kinds = "attention, mla, short_conv, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, "
+                            "gateloop, rwkv6, dfw, gfw, "
+                            "mamba, deltanet, gated_deltanet, kda, rwkv7, s4d, ttt, titans, titans_ln, recurrence";
   const Case cases[] = {
       // ---- single keys
       {R"("vocab_size": 256, )", "", "m.json:1: vocab_size: is missing; valid: an integer from 2 to 16777216"},
@@ -168,6 +168,10 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("norm": {"eps": 0})", "m.json:3: norm.eps: 0 is out of range; valid: above 0 to 1"},
       {R"("name": "base")", R"("norm_placement": "both")",
        "m.json:3: norm_placement: \"both\" is not known; valid: pre, post, sandwich, output"},
+      {R"("kv_heads": 2)", R"("norm_placement": "post")",
+       "m.json:6: mixers.N.norm_placement: \"post\" is not known; valid: pre, sandwich, output"},
+      {R"("kv_heads": 2)", R"("rope": {"scaling": {"kind": "proportional"}})",
+       "m.json:6: mixers.N.rope.scaling.share: is missing; valid: a number"},
       {R"("name": "base")", R"("residual": {"alpha": 0})",
        "m.json:3: residual.alpha: 0 is out of range; valid: above 0 to 1e+06"},
       {R"("name": "base")", R"("residual": {"alpha": "deep"})",
@@ -288,7 +292,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.kv_heads: 3 does not divide heads 8; valid: 1, 2, 4, 8"},
       {R"("kv_heads": 2)", R"("kv_head": 2)", "m.json:6: mixers.N.kv_head: unknown key; did you mean kv_heads?"},
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
-       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, input_multiplier, heads, kv_heads, head_dim, "
+       "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, norm_placement, input_multiplier, heads, "
+       "kv_heads, head_dim, "
        "rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, "
        "window, scale, output_gate, output_gate_per"},
       {R"("kv_heads": 2)", R"("qk_norm_over": "heads")",
@@ -314,7 +319,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:6: mixers.N.rope.layout: \"both\" is not known; valid: half, interleaved"},
       {R"("kv_heads": 2)", R"("rope": 1)", "m.json:6: mixers.N.rope: 1 is not an object or null"},
       {R"("kv_heads": 2)", R"("rope": {"scaling": {"kind": "dynamic"}})",
-       "m.json:6: mixers.N.rope.scaling.kind: \"dynamic\" is not known; valid: linear, llama3, yarn"},
+       "m.json:6: mixers.N.rope.scaling.kind: \"dynamic\" is not known; valid: linear, llama3, yarn, proportional"},
       {R"("kv_heads": 2)", R"("rope": {"scaling": {"kind": "linear"}})",
        "m.json:6: mixers.N.rope.scaling.factor: is missing; valid: a number"},
       {R"("kv_heads": 2)", R"("rope": {"scaling": {"kind": "linear", "factor": 0.5}})",
@@ -335,7 +340,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 1, "value_dim": 8200)",
        "m.json:5: mixers.L.value_dim: 8200 times head_dim 16 exceeds 131072 features of a token; valid: at most 8192"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 4, "bcdt_norm": true)",
-       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, input_multiplier, heads, key_heads, "
+       "m.json:5: mixers.L.bcdt_norm: unknown key; valid: kind, residual, norm_placement, input_multiplier, heads, "
+       "key_heads, "
        "head_dim, "
        "value_dim, conv, rope, decay_range, step_range, scale, output_norm, output_gate, norm_eps, "
        "projection_multipliers, projection_bias, output_bias, min_step, max_step, norm_first"},
@@ -345,7 +351,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("heads": 4)", R"("heads": 4, "output_norm": false, "norm_eps": 1e-3)",
        "m.json:5: mixers.L.norm_eps: changes nothing without a norm; valid: together with output_norm true"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "s4d", "heads": 4, "norm_eps": 1e-3)",
-       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, input_multiplier, heads, head_dim, value_dim, "
+       "m.json:5: mixers.L.norm_eps: unknown key; valid: kind, residual, norm_placement, input_multiplier, heads, "
+       "head_dim, value_dim, "
        "step_range, "
        "scale"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "mamba2", "heads": 6, "key_heads": 4)",
@@ -373,7 +380,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.heads: 4 times head_dim times value_dim 65536 exceeds 131072 features of a token; valid: at "
        "most 2"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "rwkv6", "heads": 4, "head_dim": 16, "rope": {})",
-       "m.json:5: mixers.L.rope: unknown key; valid: kind, residual, input_multiplier, heads, head_dim, value_dim, "
+       "m.json:5: mixers.L.rope: unknown key; valid: kind, residual, norm_placement, input_multiplier, heads, "
+       "head_dim, value_dim, "
        "gate_rank, mix_rank, scale, norm_eps"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)", R"("kind": "ttt", "heads": 4, "head_dim": 16, "value_dim": 8)",
        "m.json:5: mixers.L.value_dim: 8 is not head_dim 16, but the inner model predicts v - k; valid: 16"},

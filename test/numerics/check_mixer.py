@@ -100,6 +100,7 @@ VARIANTS = {
     "kda": [
         {"heads": 2, "head_dim": 16},
         {"heads": 8, "head_dim": 8, "value_dim": 12, "allow_neg_eigval": True, "gate_rank": 5, "output_gate_rank": 3},
+        {"heads": 3, "head_dim": 12, "value_dim": 8, "gate_rank": 0, "lower_bound": -2.5},
     ],
     "rwkv7": [
         {"heads": 2, "head_dim": 16, "gate_rank": 8},
@@ -124,7 +125,7 @@ VARIANTS = {
     ],
     "mla": [
         {"heads": 2, "kv_rank": 24, "head_dim": 16, "rope_dim": 8},
-        {"heads": 4, "q_rank": 20, "kv_rank": 24, "head_dim": 16, "rope_dim": 8, "value_dim": 12, "rope": None, "scale": 0.3, "norm_eps": 1e-3},
+        {"heads": 4, "q_rank": 20, "kv_rank": 24, "head_dim": 16, "rope_dim": 8, "value_dim": 12, "rope": None, "scale": 0.3, "norm_eps": 1e-3, "output_gate": "silu"},
         {
             "heads": 3,
             "kv_rank": 40,
@@ -132,7 +133,13 @@ VARIANTS = {
             "rope_dim": 16,
             "value_dim": 24,
             "rope": {"layout": "interleaved", "scaling": {"kind": "yarn", "factor": 4.0, "original_context_len": 32}},
+            "output_gate": "sigmoid",
+            "output_gate_per": "head",
         },
+    ],
+    "short_conv": [
+        {},
+        {"width": 40, "conv": {"kernel": 5, "bias": True}, "projection_bias": True, "output_bias": True},
     ],
     "attention": [
         {
@@ -162,7 +169,8 @@ VARIANTS = {
                 "scaling": {"kind": "yarn", "factor": 4.0, "original_context_len": 50, "beta_fast": 4.0},
             },
         },
-        {"heads": 4, "kv_heads": 2, "head_dim": 6, "qkv_bias": True, "qk_norm": True, "qk_norm_over": "heads"},
+        {"heads": 4, "kv_heads": 2, "head_dim": 10, "qkv_bias": True, "qk_norm": True, "qk_norm_over": "heads",
+         "rope": {"scaling": {"kind": "proportional", "share": 0.7, "factor": 2.0}}},
         {"heads": 4, "kv_heads": 2, "head_dim": 8, "qkv_bias": True, "output_bias": True, "sinks": True, "window": 3},
     ],
 }

@@ -80,7 +80,8 @@ DEFAULTS = {
         "momentum": True,
     },
     "attention": {"rope": {}, "qkv_bias": False, "output_bias": False, "sinks": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
-    "mla": {"q_rank": 0, "rope": {}},
+    "mla": {"q_rank": 0, "rope": {}, "output_gate": None, "output_gate_per": "feature"},
+    "short_conv": {"conv": {"kernel": 3}, "projection_bias": False, "output_bias": False},
 }
 
 DEFAULTS["titans_ln"] = DEFAULTS["titans"]
@@ -92,6 +93,8 @@ def complete(spec):
     full = {"norm_eps": 1e-5, "output_norm": True, "allow_neg_eigval": False} | defaults | spec
     if full.get("conv"):
         full["conv"] = (defaults["conv"] or {}) | full["conv"]
+    if spec["kind"] == "short_conv":
+        return full
     full.setdefault("kv_heads", full["heads"])
     full.setdefault("key_heads", full["heads"])
     if spec["kind"] == "mla":
@@ -365,8 +368,16 @@ class Mixer:
     def kda(self):
         s, H = self.spec, self.spec["heads"]
         q, k, v = self.qkv(H, H, H)
-        f = self.tape.linear(self.project("lsm.wf1", None), self.w["lsm.wf2"], (H, s["head_dim"]))
-        g = self.tape.call(rows.log_decay, f, self.w["lsm.a_log"], self.w["lsm.dt_bias"])
+        if s.get("gate_rank", 16):
+            f = self.tape.linear(self.project("lsm.wf1", None), self.w["lsm.wf2"], (H, s["head_dim"]))
+        else:
+            f = self.project("lsm.wf", (H, s["head_dim"]))
+        if s.get("lower_bound", 0):
+            rate = self.tape.call(lambda a: (np.exp(a), lambda dy: (np.exp(a) * dy,)), self.w["lsm.a_log"])
+            opened = self.tape.call(rows.weighted, self.tape.call(rows.bias, f, self.w["lsm.dt_bias"]), rate, per_head=True)
+            g = self.scaled(self.activated(opened, "sigmoid"), s["lower_bound"])
+        else:
+            g = self.tape.call(rows.log_decay, f, self.w["lsm.a_log"], self.w["lsm.dt_bias"])
         return self.gate_and_project(self.run_scan("VH", self.unit(q), self.unit(k), v, g, self.beta()))
 
     def s4d(self):
@@ -529,6 +540,14 @@ class Mixer:
         flat = self.tape.reshape(x, (B, T, x.array.size // (B * T * row[0]), *row))
         return self.tape.reshape(self.tape.call(rows.rms_norm, flat, weight, eps=self.spec["model_eps"]), (B, T, H, D))
 
+    def opened(self, o):
+        """o of attention times what the input says of its features, or of its heads."""
+        s = self.spec
+        if not s["output_gate"]:
+            return o
+        g = self.project("attn.wg", o.shape[2:3] if s["output_gate_per"] == "head" else o.shape[2:])
+        return self.product(o, self.activated(g, s["output_gate"]))
+
     def attention(self):
         s, tape = self.spec, self.tape
         H, G, D = s["heads"], s["kv_heads"], s["head_dim"]
@@ -550,10 +569,7 @@ class Mixer:
             return o, pull_sinks
 
         o = tape.call(run, self.rotate(q), self.rotate(k), v, self.documents, *([self.w["attn.sinks"]] if s["sinks"] else []))
-        if s["output_gate"]:
-            g = self.project("attn.wg", (H,) if s["output_gate_per"] == "head" else (H, D))
-            o = tape.call(rows.mul, o, tape.call(rows.activation, g, kind=s["output_gate"]))
-        y = tape.linear(o, self.w["attn.wo"])
+        y = tape.linear(self.opened(o), self.w["attn.wo"])
         return tape.call(rows.bias, y, self.w["attn.bo"]) if s["output_bias"] else y
 
     def mla(self):
@@ -571,7 +587,17 @@ class Mixer:
             (o, _), pull = attn.attention_shared(q, k, v, q_rope, k_rope, documents, s["scale"])
             return o, pull
 
-        return tape.linear(tape.call(run, q, k, v, self.rotate(q_rope), self.rotate(k_rope), self.documents), w["attn.wo"])
+        o = tape.call(run, q, k, v, self.rotate(q_rope), self.rotate(k_rope), self.documents)
+        return tape.linear(self.opened(o), w["attn.wo"])
+
+    def short_conv(self):
+        """c * conv(b * z), of three projections (LFM2)."""
+        s, tape, w = self.spec, self.tape, self.w
+        b, c, z = (self.project(f"lsm.w{n}", None) for n in "bcz")
+        if s["projection_bias"]:
+            b, c, z = (tape.call(rows.bias, y, w[f"lsm.b{n}"]) for n, y in zip("bcz", (b, c, z)))
+        y = tape.linear(self.product(c, self.conv("z", self.product(b, z), activation=None)), w["lsm.wo"])
+        return tape.call(rows.bias, y, w["lsm.bo"]) if s["output_bias"] else y
 
 
 def mixer(tape, x, documents, w, spec):

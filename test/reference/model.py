@@ -179,7 +179,6 @@ class Model:
             y, *extra[:] = self.experts(tape, x, documents, w, ffn, None if routes is None else routes[i])
             return y
 
-        placement = d.get("norm_placement", "pre")
         inject = d.get("inject_pattern", "-")
         inject = inject[i % len(inject)]
         injected = self.inject(tape, x, documents, w, inject, told) if inject != "-" else None
@@ -187,6 +186,7 @@ class Model:
         for name, keys, parts in (("norm1", specs, side_by_side), ("norm2", [ffn] if ffn else [], [feed])):
             if not keys:
                 continue
+            placement = keys[0].get("norm_placement", d.get("norm_placement", "pre"))
             alpha, betas = self.residual(keys[0])[0], [self.residual(each)[1] for each in keys]
 
             def join(past, *added, alpha=alpha, betas=betas):

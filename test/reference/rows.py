@@ -228,7 +228,9 @@ def every_token(documents, value):
 
 def rope_scaling(scaling, theta, dim):
     """What a description's `scaling` makes of rotations: factors of their frequencies, pair by pair, and the scale of what turns."""
-    kind, factor = scaling["kind"], scaling["factor"]
+    kind, factor = scaling["kind"], scaling.get("factor", 1.0)
+    if kind == "proportional":
+        return np.where(np.arange(dim // 2) < int(scaling["share"] * dim / 2), 1 / factor, 0.0), 1.0
     if kind == "linear":
         return np.full(dim // 2, 1 / factor), 1.0
     pairs, context = np.arange(dim // 2), scaling["original_context_len"]

@@ -182,6 +182,36 @@ FAMILIES["zamba2"] = [
     ZAMBA | {"num_hidden_layers": 7, "layers_block_type": ["hybrid", "hybrid", "linear_attention", "hybrid", "hybrid", "linear_attention", "hybrid"],
              "num_mem_blocks": 3, "use_shared_attention_adapter": True, "num_key_value_heads": 4, "use_mem_rope": True, "mamba_ngroups": 1,
              "rope_parameters": ROTATIONS["yarn"] | {"rope_theta": 500.0}, "hidden_act": "silu"}]
+# Gated short convolutions or attention, with widths that other keys change; experts chosen by scores, corrected or not.
+LFM = {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "conv"]}
+LFM_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
+FAMILIES["lfm2"] = [LFM | {"block_multiple_of": 8, "conv_bias": True, "conv_L_cache": 4, "tie_word_embeddings": False},
+                    {"num_hidden_layers": 3, "full_attn_idxs": [1], "block_auto_adjust_ff_dim": False, "norm_eps": 1e-3},
+                    {"full_attn_idxs": [0, 2], "block_ff_dim": 120, "block_ffn_dim_multiplier": 1.3, "block_multiple_of": 16, "rope_theta": 500.0}]
+FAMILIES["lfm2_moe"] = [LFM | LFM_EXPERTS | {"num_dense_layers": 1, "routed_scaling_factor": 1.5},
+                        LFM | LFM_EXPERTS | {"use_expert_bias": False, "norm_topk_prob": False, "tie_word_embeddings": False}]
+# The same beside attention with a window, a gate for every head, norms of what parts give, of pairs that turn so many.
+FAMILIES["lfm3"] = [{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2} | more for more in (
+    {"num_hidden_layers": 5, "head_dim": 24, "sliding_window": 12},
+    {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "conv", "full_attention", "conv"], "head_dim": 16, "sliding_window": 16, "conv_bias": True,
+     "conv_L_cache": 3, "use_attention_gate": False, "use_sandwich_norm": False, "tie_word_embeddings": False, "rope_parameters": {
+         "full_attention": {"rope_type": "proportional", "rope_theta": 500.0, "partial_rotary_factor": 0.75, "factor": 2.0},
+         "sliding_attention": {"rope_type": "linear", "rope_theta": 3000.0, "factor": 4.0}}})]
+# The gated delta rule behind norms, attention before norms, turned or not.
+OLMO = {"pad_token_id": 0, "eos_token_id": 1, "num_key_value_heads": 4}
+FAMILIES["olmo_hybrid"] = [
+    OLMO | {"num_hidden_layers": 5, "rope_parameters": {"rope_type": "default", "rope_theta": None}},
+    OLMO | {"layer_types": ["full_attention", "linear_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16, "linear_value_head_dim": 24, "linear_conv_kernel_dim": 3, "linear_allow_neg_eigval": False,
+            "num_key_value_heads": 2, "tie_word_embeddings": True}]
+# Kimi delta attention with bounded decays, latent attention with a gate for every head.
+LING = {key: value for key, value in LATENT.items() if key not in ("n_routed_experts", "num_experts_per_tok", "n_shared_experts")} | {
+    "num_local_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "num_mtp_layers": 0, "head_dim": 12, "pad_token_id": 0, "eos_token_id": 1}
+FAMILIES["bailing_hybrid"] = [
+    LING | {"num_hidden_layers": 4, "layer_group_size": 3, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 1},
+    LING | {"layer_types": ["full_attention", "linear_attention", "linear_attention"], "mlp_layer_types": ["sparse", "dense", "sparse"], "q_lora_rank": 24,
+            "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "kda_safe_gate": False, "short_conv_kernel_size": 3, "rope_theta": 500.0},
+    LING | {"num_hidden_layers": 2, "layer_group_size": 2, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 0, "kda_lower_bound": -2.5}]
 PREFILL = 32
 
 
@@ -202,13 +232,20 @@ def fix(model):
     return model.eval()
 
 
-def publish(made):
-    """Tensors of kimi_linear as they were published: transformers, which reads both, writes the feed-forwards of dense layers as it does those with experts."""
+def publish(made, family, model):
+    """Tensors as they were published: of dense layers of kimi_linear transformers, which reads both, writes feed-forwards as it does those with experts;
+    the convolutions of olmo_hybrid, one where it computes, it writes as three of equal size, whatever they belong to."""
     files = sorted(made.glob("*.safetensors"))
     index = made / "model.safetensors.index.json"
-    new = lambda name: re.sub(r"block_sparse_moe(\.(gate|up|down)_proj)", r"mlp\1", name)
+    new = lambda name: re.sub(r"block_sparse_moe(\.(gate|up|down)_proj)", r"mlp\1", name) if family == "kimi_linear" else name
+    convolutions = {}
+    for name, mixer in model.named_modules() if family == "olmo_hybrid" else ():
+        if hasattr(mixer, "conv1d"):
+            parts = mixer.conv1d.weight.detach().split((mixer.key_dim, mixer.key_dim, mixer.value_dim))
+            convolutions |= {f"{name}.{part}_conv1d.weight": weight.contiguous() for part, weight in zip("qkv", parts)}
     for file in files:
-        safetensors.torch.save_file({new(name): weight for name, weight in safetensors.torch.load_file(file).items()}, file, {"format": "pt"})
+        tensors = {new(name): convolutions.get(name, weight) for name, weight in safetensors.torch.load_file(file).items()}
+        safetensors.torch.save_file(tensors, file, {"format": "pt"})
     if index.exists():
         table = json.loads(index.read_text())
         table["weight_map"] = {new(name): file for name, file in table["weight_map"].items()}
@@ -274,12 +311,12 @@ def compare(family, more, folder):
         if weight.ndim == 1 or name.endswith(("A_log", "proj_bias")):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
     for name, correction in (*model.named_buffers(), *model.named_parameters()):
-        if name.endswith("e_score_correction_bias"):
+        if name.endswith(("e_score_correction_bias", "expert_bias")):
             correction.data += 0.1 * torch.randn_like(correction)
     made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
     model.save_pretrained(made, max_shard_size="100KB")
-    if family == "kimi_linear" and "mlp_layer_types" in more:  # the other as transformers writes it
-        publish(made)
+    if family == "olmo_hybrid" or family == "kimi_linear" and "mlp_layer_types" in more:  # the other as transformers writes it
+        publish(made, family, model)
     if family in RENAMED:
         rename(made, family)
     run("braid-compile", made / "config.json", "-o", program, "--batch=2", "--seq-len=64")
