@@ -20,6 +20,8 @@ VALUES = HEADS | {"value_dim": 8}
 MIXERS = [{"kind": kind} | VALUES for kind in ("gla", "mamba2", "retnet", "deltanet", "gateloop", "kda", "dfw", "gfw")]
 MIXERS += [{"kind": kind} | HEADS for kind in ("lightning", "rwkv6", "rwkv7", "hgrn2", "ttt", "titans", "titans_ln", "mamba")]
 MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9, "qkv_bias": True} | HEADS, {"kind": "mla", "kv_rank": 12, "rope_dim": 4} | VALUES]
+MIXERS += [{"kind": "kda", "gate_rank": 0, "lower_bound": -5.0} | VALUES, {"kind": "mla", "kv_rank": 12, "rope_dim": 4, "output_gate": "sigmoid", "output_gate_per": "head"} | VALUES,
+           {"kind": "short_conv"}, {"kind": "short_conv", "width": 24, "conv": {"kernel": 5, "bias": True}, "projection_bias": True, "output_bias": True}]
 MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2", "pp=2", "pp=2,dp=2,ep=2", "pp=2,sp=2,ep=2", "pp=2,tp=2,ep=2"]
 NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
 REASONS = ["op has a tail of", "op looks back"]
@@ -55,6 +57,11 @@ def widen(draw, description):
             del mixers[name]
     if draw.random() < 0.3:
         description["norm_placement"] = draw.choice(["sandwich", "output", "post"])
+    if description.get("norm_placement") != "post" and draw.random() < 0.3:  # parts with another: mixers side by side have one norm
+        sideBySide = {letter for group in re.findall(r"\((\w+)\)", description["layer_pattern"]) for letter in group}
+        for name, part in (*mixers.items(), *description["ffns"].items()):
+            if name not in sideBySide and draw.random() < 0.5:
+                part["norm_placement"] = draw.choice(["pre", "sandwich", "output"])
     description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}])
     if draw.random() < 0.4:  # blocks that layers share
         known = {"A": {"attention": HEADS | {"head_dim": 16} | draw.choice([{}, {"kv_heads": 2}, {"window": 7}]), "ffn": {"hidden": 24, "activation": "geglu"},
