@@ -43,6 +43,7 @@ struct CompileOptions {
   std::optional<std::string> recompute; ///< instead of the model's schedule.recompute: none, all, or layers "0,4-7"
   std::optional<int64_t> activationBudget; ///< bytes per rank, instead of the model's schedule.activation_budget
   std::optional<int64_t> reductionsInFlight; ///< bytes of gradients whose sums travel; absent: those of one layer
+  std::optional<double> expertRoom; ///< instead of the model's schedule.expert_room
   std::optional<std::string> spAlgorithm; ///< instead of the model's schedule.sp_algorithm
   std::optional<std::string> dtype; ///< instead of the model's dtype
   std::optional<std::string> gradientDtype; ///< instead of the model's train.gradient_dtype

@@ -121,6 +121,7 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   take("--stage-order", "schedule.stage_order", options.stageOrder);
   take("--recompute", "schedule.recompute", options.recompute);
   take("--activation-budget", "schedule.activation_budget", options.activationBudget);
+  take("--expert-room", "schedule.expert_room", options.expertRoom);
   take("--sp-algorithm", "schedule.sp_algorithm", options.spAlgorithm);
   take("--dtype", "dtype", options.dtype);
   take("--gradient-dtype", "train.gradient_dtype", options.gradientDtype);
@@ -281,6 +282,12 @@ static bool withModule(
   llvm::Expected<Mesh> mesh = Mesh::parse(job.options.mesh);
   if (!mesh)
     return fail("--mesh=" + job.options.mesh + ": " + llvm::toString(mesh.takeError()));
+  if (job.options.expertRoom && !isModel)
+    return fail(Twine("--expert-room belongs to a model description, ") + input + " has its own (braid.expert_room)");
+  if (job.options.expertRoom && mesh->size("ep") == 1)
+    return fail("--expert-room says for how many rows of experts other ranks have room, and ep is 1 in --mesh; valid: "
+                "with ep=2 "
+                "or more in --mesh");
   if (job.options.spAlgorithm && !isModel)
     return fail(Twine("--sp-algorithm belongs to a model description, ") + input +
                 " names its own (braid.sp_algorithm)");

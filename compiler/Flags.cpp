@@ -204,6 +204,7 @@ static SmallVector<Flag, 16> flagsOf(const CompileOptions &options) {
   const CompileOptions defaults;
   return {
       {"--mesh", !options.mesh.empty(), Phase::train, Phase::sharded},
+      {"--expert-room", options.expertRoom.has_value(), Phase::model, Phase::sharded},
       {"--sp-algorithm", options.spAlgorithm.has_value(), Phase::model, Phase::sharded, Phase::sharded, whyNoAlgorithm},
       {"--pipeline", options.pipeline != "none", Phase::sharded, Phase::scheduled},
       {"--overlap-degree", options.overlapDegree != 1, Phase::sharded, Phase::scheduled},

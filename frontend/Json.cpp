@@ -219,6 +219,8 @@ void json::applyOverride(Value &root, const KeyOverride &key) {
   value.flag = key.flag;
   if (const auto *integer = std::get_if<int64_t>(&key.value)) {
     value.kind = Kind::integer, value.integer = *integer, value.number = static_cast<double>(*integer);
+  } else if (const auto *number = std::get_if<double>(&key.value)) {
+    value.kind = Kind::number, value.number = *number;
   } else {
     value.kind = Kind::string, value.string = std::get<std::string>(key.value);
   }

@@ -539,6 +539,8 @@ OwningOpRef<ModuleOp> ModelBuilder::build(DiagnosticFn error) {
   Builder builder(module->getContext());
   (*module)->setAttr(attrs::phase, builder.getStringAttr("model"));
   (*module)->setAttr(attrs::maxDocuments, builder.getI64IntegerAttr(spec.maxDocuments));
+  if (spec.schedule.expertRoom)
+    (*module)->setAttr(attrs::expertRoom, builder.getF64FloatAttr(*spec.schedule.expertRoom));
   if (spec.schedule.spAlgorithm != "auto")
     (*module)->setAttr(attrs::spAlgorithm, builder.getStringAttr(spec.schedule.spAlgorithm));
   (*module)->setAttr(attrs::metadata, metadata());

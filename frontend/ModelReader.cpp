@@ -307,6 +307,10 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     s.integer("activation_budget", budget, 0, INT64_MAX);
     if (budget >= 0)
       spec.schedule.activationBudget = budget;
+    double room = 0; // none
+    s.number("expert_room", room, 1.0, 1e6);
+    if (room > 0)
+      spec.schedule.expertRoom = room;
     s.choice("sp_algorithm", spec.schedule.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
     s.choice("pipeline", spec.schedule.pipeline, toNames(schedule::pipelineNames));
     s.integer("overlap_degree", spec.schedule.overlapDegree, 1, 16);

@@ -302,6 +302,8 @@ struct ScheduleSpec {
   bool recomputeAll = false;
   std::vector<int64_t> recompute; ///< layers whose activations are computed again in the backward
   std::optional<int64_t> activationBudget; ///< bytes per rank of activations kept for the backward
+  std::optional<double>
+      expertRoom; ///< rows of a rank's experts that each other rank has room for, in even shares; none: all there may be
   std::string spAlgorithm = "auto"; ///< how states of scans travel along sp: auto, ring, all_gather, scan
   std::string pipeline = "none"; ///< of layers whose experts exchange rows: a name of schedule/Stages.h
   int64_t overlapDegree = 1; ///< token slices of such a layer
@@ -421,7 +423,7 @@ using DiagnosticFn = llvm::function_ref<void(const std::string &message)>;
 /// flag: "--batch: 0 is out of range; valid: 1 to 16777216".
 struct KeyOverride {
   llvm::StringRef flag, path; ///< "--batch", "train.batch"
-  std::variant<int64_t, std::string> value;
+  std::variant<int64_t, double, std::string> value;
 };
 
 /// Reads a model description (JSON with comments). Messages read "tiny.json:12: mixers.N.kv_heads: 3 does not divide

@@ -175,6 +175,9 @@ LogicalResult BraidDialect::verifyOperationAttribute(Operation *op, NamedAttribu
       return of.mustBe("1F1B or ZB-H1");
   if (name == attrs::spAlgorithm && !isSpAlgorithm(value))
     return of.mustBe("auto, ring, all_gather or scan");
+  if (name == attrs::expertRoom)
+    if (auto room = dyn_cast<FloatAttr>(value); !room || !(room.getValueAsDouble() >= 1))
+      return of.mustBe("a number of at least 1");
   if (name == attrs::metadata) {
     auto entries = dyn_cast<DictionaryAttr>(value);
     if (!entries || !llvm::all_of(entries, [](NamedAttribute entry) { return isa<StringAttr>(entry.getValue()); }))

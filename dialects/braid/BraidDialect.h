@@ -56,8 +56,9 @@ inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", l
                                      entry = "braid.entry", phase = "braid.phase", mesh = "braid.mesh",
                                      schedule = "braid.schedule", overlapDegree = "braid.overlap_degree",
                                      metadata = "braid.metadata", maxDocuments = "braid.max_documents",
-                                     spAlgorithm = "braid.sp_algorithm", stage = "braid.stage",
-                                     microBatches = "braid.micro_batches", stageOrder = "braid.stage_order";
+                                     spAlgorithm = "braid.sp_algorithm", expertRoom = "braid.expert_room",
+                                     stage = "braid.stage", microBatches = "braid.micro_batches",
+                                     stageOrder = "braid.stage_order";
 } // namespace attrs
 
 /// Orders of micro-batches on a stage: one forward, one backward; the same, with gradients of weights behind the cotangent

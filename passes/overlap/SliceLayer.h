@@ -14,7 +14,8 @@
 namespace braid {
 
 inline constexpr llvm::StringLiteral kSliceAttr = "braid.slice", kFillerAttr = "braid.filler",
-                                     kSectionAttr = "braid.section", kRowsAttr = "braid.rows";
+                                     kSectionAttr = "braid.section", kRowsAttr = "braid.rows",
+                                     kLessRoomAttr = "braid.less_room";
 /// Why a layer that could be sliced was not: from DecideSchedule to DescribeSchedule.
 inline constexpr llvm::StringLiteral kWholeAttr = "braid.whole";
 

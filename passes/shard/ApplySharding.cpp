@@ -335,8 +335,10 @@ public:
       algorithm = *known;
       getOperation()->removeAttr(attrs::spAlgorithm);
     }
-    if (mesh->world() == 1)
+    if (mesh->world() == 1) {
+      getOperation()->removeAttr(attrs::expertRoom);
       return;
+    }
     SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(entries, [](func::FuncOp f) { return !f->hasAttr(attrs::entry); });
     Sharder sharder(getOperation(), *mesh, sliced, algorithm);
@@ -345,6 +347,7 @@ public:
                                                                          : sharder.shardEntry(entry)))
         return signalPassFailure();
     sharder.finish();
+    getOperation()->removeAttr(attrs::expertRoom);
     gatherLatents(getOperation());
     mergeExchanges(getOperation());
   }

@@ -8,6 +8,7 @@
 #include "passes/analysis/Tensors.h"
 #include "passes/overlap/SliceLayer.h"
 #include "passes/shard/Sharder.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace braid;
@@ -124,6 +125,16 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   auto drop = op.getIds().getDefiningOp<MoeDropOp>();
   if (drop && !sliced && ep > 1)
     peerRows = std::min(peerRows, typeOf(ids).getDimSize(0) * rowsOfPeer(drop, E / ep));
+  // With less room than that rows that find none make the exchange fail. As many for each token of a row of the batch:
+  // token slices share them.
+  bool hasLess = false;
+  if (int64_t tokens = typeOf(ids).getDimSize(1); expertRoom && ep > 1) {
+    double share = std::ceil(*expertRoom * static_cast<double>(assignments / tokens) / static_cast<double>(ep));
+    if (share < static_cast<double>(peerRows / tokens)) {
+      peerRows = tokens * static_cast<int64_t>(share);
+      hasLess = true;
+    }
+  }
   int64_t rows = exchange == Exchange::travel ? ep * peerRows : assignments;
   IntegerAttr expertRows = op.getExpertRowsAttr();
   if (expertRows) {
@@ -141,6 +152,8 @@ LogicalResult Sharder::rewritePlan(MoePlanOp op, IRMapping &map, OpBuilder &buil
   bool travels = exchange == Exchange::travel;
   auto plan = MoePlanOp::create(builder, loc, TypeRange{vec(rows), ids.getType(), vec(El), vec(El + 1), vec(1), vec(1)},
                                 ids, documents, El, travels ? ep : 1, travels ? peerRows : 0, expertRows);
+  if (travels && hasLess && !expertRows)
+    plan->setAttr(kLessRoomAttr, builder.getUnitAttr());
   // Rows of a rank are those of its tokens, or of the tokens of its ep group.
   Axes cut = tokens.cuts(), sums;
   for (StringRef axis : tokenAxes())

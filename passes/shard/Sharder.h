@@ -18,7 +18,10 @@ class Sharder : public FunctionRewriter {
 public:
   /// `sliced`: tokens will be cut into slices.
   Sharder(mlir::ModuleOp module, const Mesh &mesh, bool sliced, SpAlgorithm spAlgorithm)
-      : FunctionRewriter(module), mesh(mesh), sliced(sliced), spAlgorithm(spAlgorithm), sequenceFacts(module) {}
+      : FunctionRewriter(module), mesh(mesh), sliced(sliced), spAlgorithm(spAlgorithm), sequenceFacts(module) {
+    if (auto room = module->getAttrOfType<mlir::FloatAttr>(attrs::expertRoom))
+      expertRoom = room.getValueAsDouble();
+  }
 
   llvm::LogicalResult shardEntry(mlir::func::FuncOp entry);
   llvm::LogicalResult shardInit(mlir::func::FuncOp entry);
@@ -123,6 +126,7 @@ private:
   const Mesh mesh;
   bool sliced;
   SpAlgorithm spAlgorithm;
+  std::optional<double> expertRoom; ///< of rows from each other rank, in even shares; none: for all there may be
   SequenceFacts sequenceFacts;
   llvm::DenseMap<mlir::Value, Placement> placements;
   std::vector<Placement> entryArguments; ///< of the entry that is being rewritten

@@ -9,6 +9,7 @@
 #include "tools/braid-tune/Evidence.h"
 #include "tools/common/GivenFlags.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/NumberFlag.h"
 #include "tools/common/ToolMain.h"
 #include "tools/common/WordFlag.h"
 
@@ -156,6 +157,10 @@ int main(int argc, char **argv) {
                "ranks by axis, e.g. pp=2,dp=2,tp=2,ep=2 (pp: stages of layers; ep and etp: experts over the ranks "
                "of the others)"))
       ->type_name("AXIS=N,..");
+  numberIn(app.add_option("--expert-room", options.expertRoom,
+                          "rows of experts that a rank has room for from each other one, in even shares; with more a "
+                          "step ends with an error (default: the model's, or room for all that there may be)"),
+           From::least, 1, 1e6);
   oneOf(app.add_option("--sp-algorithm", options.spAlgorithm,
                        "how states of scans travel along sp: auto, ring, all_gather or scan (default: the model's)"),
         {"auto", "ring", "all_gather", "scan"})

@@ -13,6 +13,7 @@
 #include "tools/common/GivenFlags.h"
 #include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
+#include "tools/common/NumberFlag.h"
 #include "tools/common/WordFlag.h"
 
 #include "llvm/Support/FileSystem.h"
@@ -538,6 +539,7 @@ plan::Action plan::addModel(CLI::App &app) {
   oneOf(ofDescription(app.add_option("--slicing", compile.slicing, asCompile())), schedule::slicingNames)
       ->type_name("NAME");
   chunkSize(ofDescription(app.add_option("--chunk-size", compile.chunkSize, asCompile())));
+  numberIn(ofDescription(app.add_option("--expert-room", compile.expertRoom, asCompile())), From::least, 1, 1e6);
   oneOf(ofDescription(app.add_option("--sp-algorithm", compile.spAlgorithm, asCompile())),
         {"auto", "ring", "all_gather", "scan"})
       ->type_name("NAME");

@@ -1,0 +1,69 @@
+"""Less room for rows of experts from other ranks changes nothing but memory; where it does not suffice a step ends with an error, before a weight changes.
+
+Trainings in programs with room for all rows that there may be and with --expert-room: losses, weights and moments are the same bits, in any order of slices.
+Usage: expert_room.py MODEL.json; needs braid-compile and braid-run in PATH, with mpirun processes, too.
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "numerics"))
+from harness import Report, run, tool
+
+MESH = ["--mesh=dp=4,ep=4", "--batch=16", "--seq-len=64"]  # four rows a rank
+VARIANTS = {"whole": [], "1A1M-2": ["--pipeline=1A1M", "--overlap-degree=2"], "cross-3": ["--pipeline=cross-block", "--overlap-degree=3", "--recompute=all"],
+            "sp2-ep4": ["--mesh=dp=2,sp=2,ep=4"], "etp2": ["--mesh=dp=4,ep=2,etp=2"]}
+
+
+def train(program, data, folder, *more):
+    shutil.rmtree(folder, ignore_errors=True)
+    return subprocess.run([tool("braid-run"), "train", program, "--ranks=4", "--data", data, "--steps=3", "--warmup=0", "--checkpoint-dir", folder, *more],
+                          capture_output=True, text=True)
+
+
+def contents(folder):
+    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*.safetensors"))}
+
+
+def planned(program):
+    return json.loads(run(tool("braid-run"), "info", program, "--json"))["bytes_per_rank"]
+
+
+def main(model):
+    report = Report("expert-room")
+    with report:
+        folder = pathlib.Path(report.folder)
+        data = folder / "text.txt"
+        data.write_text("".join(chr(32 + i * i % 89) for i in range(6000)))
+        compiled = lambda name, *flags: (run(tool("braid-compile"), model, "-o", folder / f"{name}.braid", *MESH, *flags), folder / f"{name}.braid")[1]
+        for name, flags in VARIANTS.items():
+            programs = [compiled(f"{name}-{room}", *flags, *([f"--expert-room={room}"] if room else [])) for room in ("", "1.75")]
+            results = []
+            for program in programs:
+                result = train(program, data, folder / "checkpoints")
+                report.line(result.returncode == 0, f"{name} trained", result.stderr)
+                results.append(contents(folder / "checkpoints"))
+            report.line(results[0] == results[1] and len(results[0]) > 0, f"{name}: the same bits", f"{len(results[0])} files")
+            before, after = map(planned, programs)
+            report.line(after < before, f"{name}: less memory", f"{before} -> {after} bytes")
+        # Exactly an even share does not suffice: the step ends, and what was saved before stays.
+        small = compiled("small", "--expert-room=1")
+        result = train(small, data, folder / "none")
+        said = re.search(r"rank \d: .*moe\.dispatch.*: (\d+) rows of \d+ bytes exceed the block of \d+ bytes, which has room for (\d+): more tokens of one rank chose "
+                         r"experts of another than the program has room for; valid: a program with a larger --expert-room, or without it", result.stderr)
+        report.line(result.returncode == 1 and bool(said) and int(said.group(1)) > int(said.group(2)), "too little room", result.stderr)
+        report.line(not list(folder.glob("none/step-*")), "too little room: nothing was saved", "")
+        if shutil.which("mpirun"):
+            command = ["mpirun", "-n", "4", "--oversubscribe", "--allow-run-as-root", tool("braid-run"), "train", small, "--data", data, "--steps=3", "--timeout=30"]
+            result = subprocess.run(command, capture_output=True, text=True)
+            report.line(result.returncode != 0 and "larger --expert-room" in result.stderr, "too little room, processes", result.stderr)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
