@@ -174,6 +174,7 @@ static void readChoice(Reader &r) {
   r.choice("slicing", unused.slicing, toNames(schedule::slicingNames));
   r.integer("chunk_size", unused.chunkSize, 16, 128);
   r.choice("sp_algorithm", unused.spAlgorithm, {"auto", "ring", "all_gather", "scan"});
+  r.choice("stage_order", unused.stageOrder, toNames(schedule::stageOrderNames));
 }
 
 /// What braid-tune has written: nothing of it changes a program, but who edits it shall know what it can say.

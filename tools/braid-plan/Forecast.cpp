@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 
 using namespace braid;
 using namespace braid::plan;
@@ -116,6 +117,12 @@ public:
           pending[row].push_back(orders[other].back());
     }
     walk(*program.file().entries()->Get(info.index)->commands());
+  }
+
+  /// Bytes of a rank that runs the entry.
+  uint64_t memory(const std::string &entry) const {
+    std::vector<uint64_t> arenas = program.arenaBytes(runtime::keptWith(entry));
+    return std::accumulate(arenas.begin(), arenas.end(), uint64_t(0));
   }
 
   int64_t host; ///< the row where it computes
@@ -342,12 +349,13 @@ void meet(schedule::Problem &problem, const schedule::Orders &orders, const Stag
   }
 }
 
-/// What the stages have counted, each of one of its ranks.
-void sumUp(Forecast &result, const Stages &stages) {
+/// What the stages have counted, each of one of its ranks, of entries of which `entry` is the first.
+void sumUp(Forecast &result, const Stages &stages, const std::string &entry) {
   auto count = static_cast<double>(stages.size());
   std::map<std::string, Forecast::Axis> axes;
   for (const StageForecast &stage : stages) {
-    result.stages.push_back({schedule::measureOn(result.problem, result.schedule, stage.host), stage.flops});
+    result.stages.push_back(
+        {schedule::measureOn(result.problem, result.schedule, stage.host), stage.flops, stage.memory(entry)});
     result.flops += stage.flops / count;
     result.bytes += stage.bytes / count;
     result.mostFlops += stage.mostFlops / count;
@@ -391,7 +399,7 @@ std::optional<Forecast> plan::forecast(const Program &program, const std::vector
   }
   result.schedule = std::move(*timed);
   result.measures = schedule::measure(result.problem, result.schedule);
-  sumUp(result, stages);
+  sumUp(result, stages, entries.front());
   return result;
 }
 

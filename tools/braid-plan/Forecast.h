@@ -33,6 +33,7 @@ struct Forecast {
   struct Stage {
     schedule::Measures measures;
     double flops = 0;
+    uint64_t memory = 0; ///< bytes of a rank, with all that is kept beside the entries
   };
   std::vector<Stage> stages; ///< of a pipeline; else one
   bool balanced = false; ///< rows that the router decides on are counted as if every expert got as many

@@ -2,6 +2,7 @@
 #include "tools/braid-tune/Candidate.h"
 
 #include "compiler/Diagnostics.h"
+#include "runtime/MachineMemory.h"
 #include "tools/braid-plan/Forecast.h"
 
 #include "llvm/Support/xxhash.h"
@@ -23,6 +24,8 @@ CompileOptions Candidate::apply(CompileOptions options) const {
   options.chunkSize = chunkSize;
   if (!spAlgorithm.empty())
     options.spAlgorithm = spAlgorithm;
+  if (!stageOrder.empty())
+    options.stageOrder = stageOrder;
   return options;
 }
 
@@ -36,6 +39,8 @@ Json Candidate::toJson() const {
     json["chunk_size"] = chunkSize;
   if (!spAlgorithm.empty())
     json["sp_algorithm"] = spAlgorithm;
+  if (!stageOrder.empty())
+    json["stage_order"] = stageOrder;
   return json;
 }
 
@@ -49,6 +54,8 @@ std::string Candidate::text() const {
     text += fmt::format(", chunks of {}", chunkSize);
   if (!spAlgorithm.empty())
     text += ", " + spAlgorithm;
+  if (!stageOrder.empty())
+    text += ", " + stageOrder;
   return text;
 }
 
@@ -61,6 +68,18 @@ static uint64_t hashOf(const schedule::Problem &problem) {
       text += fmt::format("{},", before);
   }
   return llvm::xxh3_64bits(text);
+}
+
+/// Why it does not fit: what the stage that needs most needs too much; empty: it fits.
+static std::string memoryExcess(const plan::Forecast &forecast, const plan::Device &device) {
+  auto most = llvm::max_element(forecast.stages, [](auto &a, auto &b) { return a.memory < b.memory; });
+  if (static_cast<double>(most->memory) <= device.memory)
+    return "";
+  auto room = static_cast<uint64_t>(device.memory);
+  return fmt::format("it does not fit: a rank{} needs {}, {} more than the {} of {}",
+                     forecast.stages.size() == 1 ? "" : fmt::format(" of stage {}", most - forecast.stages.begin()),
+                     runtime::formatBytes(most->memory), runtime::formatBytes(most->memory - room),
+                     runtime::formatBytes(room), device.name);
 }
 
 bool tune::predict(const CompileJob &job, Candidate &candidate, const plan::Cluster &cluster) {
@@ -78,6 +97,7 @@ bool tune::predict(const CompileJob &job, Candidate &candidate, const plan::Clus
     return false;
   candidate.predicted = forecast->measures.makespan;
   candidate.tasks = hashOf(forecast->problem);
+  candidate.dropped = memoryExcess(*forecast, cluster.device);
   return true;
 }
 

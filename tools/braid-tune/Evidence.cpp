@@ -80,7 +80,6 @@ static std::vector<std::string> changesByFlags(const Json &model, const CompileO
   compare("/train/accumulation_steps", options.accumulationSteps, defaults.train.accumulationSteps);
   compare("/train/micro_batches", options.microBatches, Json());
   compare("/schedule/stage_layers", options.stageLayers, Json());
-  compare("/schedule/stage_order", options.stageOrder, defaults.schedule.stageOrder);
   compare("/train/gradient_dtype", options.gradientDtype, defaults.train.gradientDtype);
   compare("/schedule/recompute", options.recompute, "none");
   compare("/schedule/activation_budget", options.activationBudget, Json());
@@ -89,7 +88,7 @@ static std::vector<std::string> changesByFlags(const Json &model, const CompileO
 
 std::string tune::staleWarning(const std::string &path, const CompileOptions &options, const std::string &cluster) {
   bool given = !options.pipeline.empty() || options.overlapDegree != 0 || options.overlapDegrees ||
-               !options.slicing.empty() || options.chunkSize != 0 || options.spAlgorithm;
+               !options.slicing.empty() || options.chunkSize != 0 || options.spAlgorithm || options.stageOrder;
   auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
   if (given || !file || !llvm::StringRef(path).ends_with(".json"))
     return "";

@@ -12,8 +12,8 @@ namespace braid::tune {
 using Json = nlohmann::ordered_json;
 
 /// What of `schedule` a search chooses; the other keys are the user's. Of `machine` see machineOf.
-inline constexpr const char *chosenKeys[] = {"pipeline", "overlap_degree", "overlap_degrees",
-                                             "slicing",  "chunk_size",     "sp_algorithm"};
+inline constexpr const char *chosenKeys[] = {"pipeline",   "overlap_degree", "overlap_degrees", "slicing",
+                                             "chunk_size", "sp_algorithm",   "stage_order"};
 inline constexpr const char *evidenceKey = "tuned";
 inline constexpr const char *chosenKey = "chosen"; ///< of the evidence: what it is evidence for
 inline constexpr const char *degreesKey = "degrees"; ///< of the evidence: the degrees that were tried besides 1, "2,4"

@@ -21,6 +21,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <thread>
 
@@ -44,7 +45,8 @@ static plan::Cluster assumedCluster(int64_t ranks) {
   plan::Cluster cluster;
   cluster.name = "assumed: ranks as threads";
   cluster.ranksPerNode = ranks;
-  cluster.device = {"CPU core", 1e11, 2e11, 5e10, 1e10, 4e9, 0.5, 2e-6};
+  double noLimit = std::numeric_limits<double>::infinity(); // of memory; who measures sees what does not fit
+  cluster.device = {"CPU core", 1e11, 2e11, 5e10, 1e10, noLimit, 0.5, 2e-6};
   cluster.node = {2e9, 3e-5};
   return cluster;
 }
@@ -209,10 +211,20 @@ bool Tuner::isFresh() const {
 
 //===- Predictions ------------------------------------------------------------------------------------------------===//
 
+Candidate Tuner::plain() const {
+  Candidate plain;
+  if (mesh.size("pp") > 1)
+    plain.stageOrder = schedule::stageOrderNames.front();
+  return plain;
+}
+
 std::optional<double> Tuner::offer(Candidate candidate) {
+  auto fitting = [](const Candidate &known) {
+    return known.dropped.empty() ? std::optional(known.predicted) : std::nullopt;
+  };
   for (const Candidate &known : candidates)
     if (known.toJson() == candidate.toJson())
-      return known.predicted;
+      return fitting(known);
   if (!predict(options.job, candidate, cluster)) {
     std::fflush(stderr);
     fmt::print(out, "{:<44} cannot be compiled, see above\n", candidate.text());
@@ -221,11 +233,12 @@ std::optional<double> Tuner::offer(Candidate candidate) {
   for (const Candidate &known : candidates)
     if (known.tasks == candidate.tasks) {
       fmt::print(out, "{:<44} the same tasks as {}\n", candidate.text(), known.text());
-      return known.predicted;
+      return fitting(known);
     }
-  fmt::print(out, "{:<44} {:>10.3f} ms predicted\n", candidate.text(), 1e3 * candidate.predicted);
+  fmt::print(out, "{:<44} {:>10.3f} ms predicted{}{}\n", candidate.text(), 1e3 * candidate.predicted,
+             candidate.dropped.empty() ? "" : "; ", candidate.dropped);
   candidates.push_back(std::move(candidate));
-  return candidates.back().predicted;
+  return fitting(candidates.back());
 }
 
 /// "0-2:3,5:1": of the layers that are not cut in `most` slices.
@@ -270,14 +283,30 @@ void Tuner::searchLayers() {
   }
 }
 
-/// Orders and degrees first; where tokens are cut, chunks and the exchange along sp then with the fastest of them.
+/// Orders and degrees first; where tokens are cut, chunks and the exchange along sp then with the fastest of them. What
+/// does not fit is the start of nothing.
 bool Tuner::search() {
   if (options.clusterFile.empty())
     fmt::print(out, "predicted with {} (--cluster=FILE for others)\n",
                keepsMachine ? "the model's schedule.machine" : "assumed rates of CPU cores");
-  offer(Candidate());
+  auto sortAll = [&] {
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate &a, const Candidate &b) {
+      return std::pair(!a.dropped.empty(), a.predicted) < std::pair(!b.dropped.empty(), b.predicted);
+    });
+  };
+  auto offerStageOrders = [&](Candidate other) {
+    for (std::string_view order : schedule::stageOrderNames) {
+      other.stageOrder = order;
+      if (mesh.size("pp") > 1)
+        offer(other);
+    }
+  };
+  offer(plain());
   if (candidates.empty())
     return false;
+  offerStageOrders(plain());
+  sortAll();
+  const std::string stageOrder = candidates.front().stageOrder;
   int64_t sp = mesh.size("sp"), tokens = options.job.options.seqLen.value_or(spec->train.seqLen) / sp;
   if (mesh.size("ep") > 1)
     for (std::string_view pipeline : schedule::pipelineNames)
@@ -286,12 +315,9 @@ bool Tuner::search() {
           Candidate sliced;
           sliced.pipeline = pipeline;
           sliced.overlapDegree = degree;
+          sliced.stageOrder = stageOrder;
           offer(std::move(sliced));
         }
-  auto sortAll = [&] {
-    std::stable_sort(candidates.begin(), candidates.end(),
-                     [](const Candidate &a, const Candidate &b) { return a.predicted < b.predicted; });
-  };
   sortAll();
   if (candidates.front().overlapDegree > 1) {
     searchLayers();
@@ -319,24 +345,33 @@ bool Tuner::search() {
       offer(other);
     }
   sortAll();
+  offerStageOrders(candidates.front());
+  sortAll();
+  if (const Candidate &best = candidates.front(); !best.dropped.empty())
+    return fail(best.text() + ": " + best.dropped +
+                ", and no other candidate fits; valid: a --mesh in which one does (braid-plan says what needs most)");
   return true;
 }
 
 //===- Measurements -----------------------------------------------------------------------------------------------===//
 
 /// The fastest few and the unsliced program (last), in turns, so that whatever else the machine does meets all of them.
+/// What does not fit stands before the unsliced program, as evidence.
 bool Tuner::measureBest() {
   auto plain = llvm::find_if(candidates, [](const Candidate &candidate) { return candidate.isPlain(); });
+  if (!plain->dropped.empty())
+    return fail("the unsliced program: " + plain->dropped);
   std::rotate(plain, plain + 1, candidates.end());
-  if (auto others = static_cast<int64_t>(candidates.size()) - 1; others > options.best)
-    candidates.erase(candidates.begin() + options.best, candidates.end() - 1);
+  auto end = std::find_if(candidates.begin(), candidates.end() - 1, [](auto &other) { return !other.dropped.empty(); });
+  if (end - candidates.begin() > options.best)
+    candidates.erase(candidates.begin() + options.best, end);
   auto fileOf = [&](size_t i) {
     return folder + (i + 1 == candidates.size() ? "/plain" : "/" + std::to_string(i)) + ".braid";
   };
   if (auto error = runner.writeData(spec->vocabSize))
     return fail(*error);
   for (size_t i = 0; i + 1 < candidates.size(); ++i)
-    if (!build(options.job, candidates[i], fileOf(i)))
+    if (candidates[i].dropped.empty() && !build(options.job, candidates[i], fileOf(i)))
       candidates[i].dropped = "it cannot be compiled";
   for (int64_t round = 0; round < options.rounds; ++round)
     for (auto [i, candidate] : llvm::enumerate(candidates)) {

@@ -37,7 +37,9 @@ private:
   bool isFresh() const;
   /// Which degrees are worth a try: no slice is shorter than a token.
   std::vector<int64_t> possibleDegrees() const;
-  /// Seconds it is predicted to take; nothing where it cannot be compiled.
+  /// What the others are compared with, as a candidate.
+  Candidate plain() const;
+  /// Seconds it is predicted to take; nothing where it cannot be compiled or does not fit.
   std::optional<double> offer(Candidate candidate);
   bool search();
   /// Layers of another mixer, or with other experts, may be faster in another number of slices: each kind in turn, the others left as they are.
@@ -57,7 +59,7 @@ private:
   Runner runner;
   std::string plainHash; ///< of the program
   Json identity; ///< what the choice holds for
-  std::vector<Candidate> candidates; ///< fastest prediction first, once searched
+  std::vector<Candidate> candidates; ///< once searched: fastest prediction first, then what does not fit
   Json checked; ///< what results were compared by; null: nothing was measured
   size_t chosen = 0;
 };
