@@ -33,9 +33,16 @@ std::optional<ActivationBudget> ActivationBudget::of(ModuleOp module) {
 
 std::optional<int64_t> ActivationBudget::keptIn(ModuleOp module) {
   auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata);
-  auto text = metadata ? metadata.getAs<StringAttr>(kKeptActivations) : StringAttr();
-  int64_t value = 0;
-  return text && llvm::to_integer(text.getValue(), value) ? std::optional(value) : std::nullopt;
+  std::optional<int64_t> most; // of all stages
+  if (metadata)
+    for (NamedAttribute fact : metadata) {
+      StringRef key = fact.getName();
+      auto text = dyn_cast<StringAttr>(fact.getValue());
+      if (int64_t value = 0; key.starts_with(kActivations) && key.ends_with(kKeptBytes) && text &&
+                             llvm::to_integer(text.getValue(), value))
+        most = std::max(most.value_or(0), value);
+    }
+  return most;
 }
 
 static int64_t askedOf(ModuleOp module) {

@@ -338,6 +338,10 @@ std::optional<std::string_view> Program::metadata(std::string_view key) const {
   return std::nullopt;
 }
 
+std::string Program::ownKey(std::string_view name) const {
+  return stages() == 1 ? std::string(name) : fmt::format("{}.stage{}", name, stageIndex);
+}
+
 const TensorInfo *Program::findCompanion(std::string_view parameter, Role role, std::string_view slot) const {
   for (const TensorInfo &tensor : tensorTable)
     if (tensor.role == role && tensor.of == parameter && (slot.empty() || tensor.slot == slot))

@@ -164,6 +164,8 @@ public:
   const TensorInfo *findTensor(std::string_view name) const;
   const EntryInfo *findEntry(std::string_view name) const;
   std::optional<std::string_view> metadata(std::string_view key) const;
+  // How keys of metadata begin that are of this view alone: "activations", of stage 1 "activations.stage1".
+  std::string ownKey(std::string_view name) const;
   // Bytes of every arena for these entries: what they touch, all parameters, and all caches, moments and gradients in
   // arenas that they touch.
   std::vector<uint64_t> arenaBytes(EntryFilter keep) const;

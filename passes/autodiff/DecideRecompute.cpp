@@ -13,6 +13,8 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace braid;
 
@@ -145,7 +147,7 @@ public:
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    most = -1;
+    most.clear();
     for (auto function : module.getOps<func::FuncOp>())
       if (function->hasAttr("braid.train") && failed(decide(function)))
         return signalPassFailure();
@@ -165,7 +167,7 @@ private:
   Travels travels() const { return {exchanges, sequence}; }
 
   Bytes local; ///< of the entry at hand
-  int64_t most = -1; ///< bytes kept of the entries before it; of stages the one that keeps most is told
+  std::map<std::optional<int64_t>, int64_t> most; ///< by stage, bytes that an entry keeps; of several the most is told
   void report(func::FuncOp function, const Layers &layers, int64_t waiting);
 
   static int64_t keptBytes(const Layers &layers) {
@@ -393,12 +395,18 @@ void DecideRecomputePass::report(func::FuncOp function, const Layers &layers, in
                           << " bytes kept for the backward, " << percent
                           << "% of the layers' forward is executed again";
   auto metadata = getOperation()->getAttrOfType<DictionaryAttr>(attrs::metadata);
-  if (!metadata || kept < std::exchange(most, std::max(most, kept)))
+  std::optional<int64_t> stage = stageOf(function);
+  int64_t &before = most.try_emplace(stage, -1).first->second;
+  if (!metadata || kept < before)
     return;
+  before = kept;
   Builder builder(&getContext());
   NamedAttrList entries(metadata);
-  entries.set(kKeptActivations, builder.getStringAttr(std::to_string(kept)));
-  entries.set(kAllActivations, builder.getStringAttr(std::to_string(withoutMarks)));
-  entries.set("activations.recomputed_percent", builder.getStringAttr(std::to_string(percent)));
+  auto tell = [&](StringRef what, int64_t value) {
+    entries.set(activationsKey(what, stage), builder.getStringAttr(std::to_string(value)));
+  };
+  tell(kKeptBytes, kept);
+  tell(kAllBytes, withoutMarks);
+  tell("recomputed_percent", percent);
   getOperation()->setAttr(attrs::metadata, entries.getDictionary(&getContext()));
 }

@@ -18,10 +18,13 @@ inline constexpr llvm::StringLiteral kLayerAttr = "braid.layer";
 
 inline constexpr llvm::StringLiteral kRecomputeAttr = "braid.recompute";
 
-/// Keys of braid.metadata: bytes per rank that layers keep for their backward, and those without recomputation.
+/// Of keys of braid.metadata: bytes per rank that layers keep for their backward, and those without recomputation.
 /// DecideRecompute counts tensors, PlanMemory what it has planned.
-inline constexpr llvm::StringLiteral kKeptActivations = "activations.kept_bytes",
-                                     kAllActivations = "activations.all_bytes";
+inline constexpr llvm::StringLiteral kActivations = "activations", kKeptBytes = "kept_bytes", kAllBytes = "all_bytes";
+/// "activations.kept_bytes", of a stage of a pipeline "activations.stage1.kept_bytes".
+inline std::string activationsKey(llvm::StringRef what, std::optional<int64_t> stage) {
+  return stagedName(kActivations, stage) + "." + what.str();
+}
 
 /// On @f_train and @f_grad: "forward", "backward". PlanMemory finds by it what lives from one to the other.
 inline constexpr llvm::StringLiteral kDirectionAttr = "braid.direction";

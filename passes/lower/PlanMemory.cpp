@@ -311,15 +311,17 @@ private:
     auto program = cmd::ProgramOp::create(builder, module.getLoc());
     builder.createBlock(&program.getBody());
     SymbolTable symbols(module);
-    std::optional<int64_t> activations;
     SmallVector<std::pair<std::string, int64_t>> facts;
     std::vector<NamedTensors> tables;
     for (auto &[stage, own] : entries) {
       FailureOr<NamedTensors> tensors = NamedTensors::collect(own);
       llvm::StringMap<Packing> planned;
+      std::optional<int64_t> activations;
       if (failed(tensors) || failed(plan(own, *tensors, symbols, planned, activations, facts)))
         return failure();
       writeArenas(program, *tensors, planned, stageOf(own.front()));
+      if (activations)
+        tellActivations(module, stageOf(own.front()), *activations);
       tables.push_back(std::move(*tensors));
     }
     for (auto [entry, tensors] : llvm::zip_equal(entries, tables))
@@ -327,8 +329,6 @@ private:
     for (auto func : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (func.isPrivate() && !func->hasAttr(tile::kKernelAttr))
         func.erase();
-    if (activations)
-      tellActivations(module, *activations);
     writeFacts(module, facts);
     return success();
   }
@@ -367,17 +367,17 @@ private:
   }
 
   /// What DecideRecompute counted becomes what is planned; chunk states and the like were not there yet.
-  static void tellActivations(ModuleOp module, int64_t planned) {
+  static void tellActivations(ModuleOp module, std::optional<int64_t> stage, int64_t planned) {
     auto metadata = module->getAttrOfType<DictionaryAttr>(attrs::metadata);
     auto numberOf = [&](StringRef key) {
       auto text = metadata ? metadata.getAs<StringAttr>(key) : StringAttr();
       int64_t value = 0;
       return text && llvm::to_integer(text.getValue(), value) ? std::optional(value) : std::nullopt;
     };
-    std::optional<int64_t> kept = numberOf(kKeptActivations), all = numberOf(kAllActivations);
+    std::string keptKey = activationsKey(kKeptBytes, stage), allKey = activationsKey(kAllBytes, stage);
+    std::optional<int64_t> kept = numberOf(keptKey), all = numberOf(allKey);
     if (kept && all)
-      writeFacts(module, {{kKeptActivations.str(), planned},
-                          {kAllActivations.str(), planned + std::max<int64_t>(*all - *kept, 0)}});
+      writeFacts(module, {{keptKey, planned}, {allKey, planned + std::max<int64_t>(*all - *kept, 0)}});
   }
 
   /// For those who look at the program file: braid-run info.

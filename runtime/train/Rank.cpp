@@ -413,6 +413,19 @@ Expected<std::optional<double>> metadataNumber(const Program &program, std::stri
   return std::optional<double>(value);
 }
 
+Expected<std::optional<Activations>> activationsOf(const Program &program) {
+  auto read = [&](const char *what) {
+    return metadataNumber(program, fmt::format("{}.{}", program.ownKey("activations"), what));
+  };
+  BRAID_ASSIGN(std::optional<double> kept, read("kept_bytes"));
+  BRAID_ASSIGN(std::optional<double> all, read("all_bytes"));
+  BRAID_ASSIGN(std::optional<double> percent, read("recomputed_percent"));
+  if (!kept || !all || !percent)
+    return std::optional<Activations>();
+  return std::optional(
+      Activations{static_cast<uint64_t>(*kept), static_cast<uint64_t>(*all), static_cast<int64_t>(*percent)});
+}
+
 Status checkDType(const Program &program) {
   for (const TensorInfo &tensor : program.tensors())
     if (tensor.role == Role::parameter && tensor.dtype == DType::f64)

@@ -114,5 +114,12 @@ Status checkDType(const Program &program);
 Status checkTokens(const Program &program, const Corpus &corpus);
 // A number from the program's metadata; absent: nothing; not a number: an error that quotes it.
 Expected<std::optional<double>> metadataNumber(const Program &program, std::string_view key);
+// What layers keep for their backward, of the stage at hand.
+struct Activations {
+  uint64_t kept, all; // bytes of a rank; all: with nothing computed again
+  int64_t percent; // of the layers' forward that is
+};
+// Nothing: it trains nothing, or does not say.
+Expected<std::optional<Activations>> activationsOf(const Program &program);
 
 } // namespace braid::runtime

@@ -4,6 +4,7 @@
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
 #include "runtime/io/TensorNames.h"
+#include "runtime/train/Rank.h"
 #include "schedule/Draw.h"
 #include "schedule/Slicing.h"
 #include "schedule/Stages.h"
@@ -115,19 +116,6 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
   return nullptr;
 }
 
-/// What layers keep for their backward; absent: the entry does not train, or the program does not say.
-struct Activations {
-  uint64_t kept, all; ///< bytes of a rank; all: with nothing computed again
-  int64_t percent; ///< of the layers' forward that is
-};
-std::optional<Activations> activationsOf(const Program &program, const std::string &entry) {
-  if (runtime::keptWith(entry) != runtime::trains || !program.metadata("activations.kept_bytes"))
-    return std::nullopt;
-  return Activations{static_cast<uint64_t>(numberOf(program, "activations.kept_bytes")),
-                     static_cast<uint64_t>(numberOf(program, "activations.all_bytes")),
-                     static_cast<int64_t>(numberOf(program, "activations.recomputed_percent"))};
-}
-
 /// Bytes of a rank of a stage that runs the entry (to train: no caches; to generate: no moments), and why they do not fit.
 struct Memory {
   Memory(const Program &program, const std::string &entry) : program(program), entry(entry) {
@@ -175,6 +163,14 @@ struct Memory {
           name == "gradients" && parts == 1 ? ", or --gradient-dtype=bf16" : "");
     }
     return "values of one layer and rows that travel: " + fewer;
+  }
+
+  /// Nothing: the entry does not train, or the program does not say.
+  std::optional<runtime::Activations> activations() const {
+    if (runtime::keptWith(entry) != runtime::trains)
+      return std::nullopt;
+    auto own = runtime::activationsOf(program);
+    return own.ok() ? *own : std::nullopt;
   }
 
   /// Optimizer states that the ranks with the same parameter could share, and do not: of how many bytes, and why.
@@ -241,11 +237,18 @@ struct Plan {
   bool hasUpdate() const { return entries.front() == "train_step" || entries.back() == "update_step"; }
 };
 
+Json toJson(const runtime::Activations &activations) {
+  return {
+      {"kept_bytes", activations.kept}, {"all_bytes", activations.all}, {"recomputed_percent", activations.percent}};
+}
+
 /// Of a pipeline, what each rank along pp has to do.
 Json stagesOf(const Plan &plan) {
   Json stages = Json::array();
   for (const auto &[index, memory] : llvm::enumerate(plan.stages)) {
     Json stage = {{"stage", index}, {"layers", memory.layers()}, {"bytes_per_rank", memory.total}};
+    if (std::optional<runtime::Activations> activations = memory.activations())
+      stage["activations"] = toJson(*activations);
     if (plan.forecast) {
       stage["compute_busy"] = plan.forecast->stages[index].measures.computeBusy;
       stage["flops"] = plan.forecast->stages[index].flops;
@@ -269,10 +272,8 @@ Json toJson(const Plan &plan) {
     json["memory"]["stage"] = memory.program.ownStage();
     json["stages"] = stagesOf(plan);
   }
-  if (std::optional<Activations> activations = activationsOf(program, entry))
-    json["memory"]["activations"] = {{"kept_bytes", activations->kept},
-                                     {"all_bytes", activations->all},
-                                     {"recomputed_percent", activations->percent}};
+  if (std::optional<runtime::Activations> activations = memory.activations())
+    json["memory"]["activations"] = toJson(*activations);
   for (const auto *view : {&program.mesh().dense, &program.mesh().expert})
     for (const runtime::AxisInfo &axis : *view)
       json["mesh"][axis.name] = axis.size;
@@ -343,6 +344,9 @@ void printStages(const Plan &plan) {
   for (const auto &[index, memory] : llvm::enumerate(plan.stages)) {
     fmt::print("  {:<12} {:>12} per rank, layers {}", fmt::format("stage {}", index),
                runtime::formatBytes(memory.total), layersText(memory.layers()));
+    if (std::optional<runtime::Activations> activations = memory.activations(); activations && !memory.layers().empty())
+      fmt::print(" that keep {} of {} of activations and compute {} % of their forward again",
+                 runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
     if (plan.forecast) {
       const schedule::Measures &own = plan.forecast->stages[index].measures;
       fmt::print(", compute busy {} ({:.1f} %)", seconds(own.computeBusy),
@@ -399,7 +403,7 @@ void printText(const Plan &plan) {
   fmt::print("\n");
   for (const Memory::Arena &arena : memory.arenas)
     fmt::print("  {:<12} {:>12}\n", arena.name, runtime::formatBytes(arena.bytes));
-  if (std::optional<Activations> activations = activationsOf(program, entry))
+  if (std::optional<runtime::Activations> activations = memory.activations())
     fmt::print("  layers keep {} of {} of activations for their backward, {} % of their forward is computed again\n",
                runtime::formatBytes(activations->kept), runtime::formatBytes(activations->all), activations->percent);
   if (std::optional<std::string> states = memory.wholeStates())

@@ -115,7 +115,8 @@ struct EntryMemory {
   uint64_t planned, lowerBound;
 };
 std::optional<EntryMemory> memoryOf(const Program &program, const std::string &entry) {
-  auto read = [&](const char *what) { return metadataNumber(program, fmt::format("memory.{}.{}", entry, what)); };
+  std::string key = program.ownKey("memory." + entry);
+  auto read = [&](const char *what) { return metadataNumber(program, fmt::format("{}.{}", key, what)); };
   Expected<std::optional<double>> planned = read("planned_bytes"), bound = read("lower_bound_bytes");
   if (!planned.ok() || !bound.ok() || !*planned || !*bound)
     return std::nullopt;
@@ -209,7 +210,12 @@ void printJson(const Program &program, uint64_t parameters) {
       add(tensors, tensorJson(*view, tensor));
     for (const EntryInfo &entry : view->entries())
       add(entries, entryJson(*view, entry));
-    add(stages, {{"ranks", ranksOf(*view)}, {"bytes_per_rank", totalBytes(*view)}, {"bytes_to", bytesTo(*view)}});
+    Json own = {{"ranks", ranksOf(*view)}, {"bytes_per_rank", totalBytes(*view)}, {"bytes_to", bytesTo(*view)}};
+    if (Expected<std::optional<Activations>> activations = activationsOf(*view); activations.ok() && *activations)
+      own["activations"] = {{"kept_bytes", (*activations)->kept},
+                            {"all_bytes", (*activations)->all},
+                            {"recomputed_percent", (*activations)->percent}};
+    add(stages, std::move(own));
   }
   for (const StreamInfo &stream : program.streams())
     streams.push_back({{"name", stream.name}, {"axis", stream.axis}});
@@ -323,12 +329,10 @@ void printNeeded(const Program &program) {
 }
 
 void printActivations(const Program &program) {
-  Expected<std::optional<double>> kept = metadataNumber(program, "activations.kept_bytes"),
-                                  all = metadataNumber(program, "activations.all_bytes"),
-                                  again = metadataNumber(program, "activations.recomputed_percent");
-  if (kept.ok() && all.ok() && again.ok() && *kept && *all && *again)
-    fmt::print("activations  {} of {} per rank kept for the backward, {:.0f}% of the layers' forward computed again\n",
-               formatBytes(static_cast<uint64_t>(**kept)), formatBytes(static_cast<uint64_t>(**all)), **again);
+  Expected<std::optional<Activations>> activations = activationsOf(program);
+  if (activations.ok() && *activations)
+    fmt::print("activations  {} of {} per rank kept for the backward, {}% of the layers' forward computed again\n",
+               formatBytes((*activations)->kept), formatBytes((*activations)->all), (*activations)->percent);
 }
 
 /// The class of every scan, as the compiler found it, and why it is not smaller; layers that are alike say it once.
@@ -443,8 +447,8 @@ void printText(const Program &program, uint64_t parameters, const Options &optio
     printStage(*stage);
     printMemory(*stage);
     printNeeded(*stage);
+    printActivations(*stage);
   }
-  printActivations(program);
   printScans(program);
   printSchedule(program, options.functions || options.all);
   for (const auto &stage : stages) {
