@@ -73,21 +73,10 @@ static void resolveSchedule(CompileOptions &options, ScheduleSpec &keys, bool ma
     options.chunkSize = keys.chunkSize;
 }
 
-/// Stages and micro-batches of a description, as the mesh has them; false after a message.
-static bool resolveStages(const CompileOptions &options, ModelSpec &spec) {
-  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
-  if (!mesh) { // said where the mesh is read
-    llvm::consumeError(mesh.takeError());
-    return true;
-  }
-  int64_t &parts = spec.train.microBatches, rows = spec.train.batch, ranks = mesh->size("dp");
-  spec.schedule.stages = mesh->size("pp");
-  if (options.stageLayers && spec.schedule.stages == 1)
-    return fail("--stage-layers=" + *options.stageLayers +
-                " shares layers out among stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh");
-  if (options.stageOrder && spec.schedule.stages == 1)
-    return fail("--stage-order=" + *options.stageOrder +
-                " orders the micro-batches of stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh");
+/// Stages and micro-batches of a description, as the mesh has them.
+static void resolveStages(const Mesh &mesh, ModelSpec &spec, KeyErrorFn error) {
+  int64_t &parts = spec.train.microBatches, rows = spec.train.batch, ranks = mesh.size("dp");
+  spec.schedule.stages = mesh.size("pp");
   // What does not divide the batch is said of the batch.
   if (parts == 0 && spec.schedule.stages > 1) {
     int64_t most = rows % ranks ? 1 : std::min({rows / ranks, 4 * spec.schedule.stages, maxMicroBatches});
@@ -95,17 +84,26 @@ static bool resolveStages(const CompileOptions &options, ModelSpec &spec) {
       --parts;
   }
   if (parts > 1 && rows % parts == 0 && rows % ranks == 0 && rows / parts % ranks)
-    return fail(Twine(options.microBatches ? "--micro-batches" : "train.micro_batches") + ": each of " + Twine(parts) +
-                " parts of train.batch " + Twine(rows) + " has " + Twine(rows / parts) +
-                " rows, which dp = " + Twine(ranks) + " ranks (--mesh) do not divide; valid: a divisor of " +
-                Twine(rows / ranks) + ", the rows of a rank");
-  return true;
+    error("train.micro_batches",
+          llvm::formatv("each of {0} parts of train.batch {1} has {2} rows, which dp = {3} ranks (--mesh) do not "
+                        "divide; valid: a divisor of {4}, the rows of a rank",
+                        parts, rows, rows / parts, ranks, rows / ranks)
+              .str());
 }
 
-/// A model description, with flags in the place of its keys, becomes a module in phase `model`.
-static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &job, StringRef text) {
-  auto report = [](const std::string &message) { fail(message); };
-  CompileOptions &options = job.options;
+FailureOr<ModelSpec> braid::readModel(const CompileOptions &options, StringRef text, StringRef filename) {
+  llvm::Expected<Mesh> mesh = Mesh::parse(options.mesh);
+  if (!mesh)
+    return fail("--mesh=" + options.mesh + ": " + llvm::toString(mesh.takeError())), failure();
+  bool stages = mesh->size("pp") > 1;
+  if (options.stageLayers && !stages)
+    return fail("--stage-layers=" + *options.stageLayers +
+                " shares layers out among stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh"),
+           failure();
+  if (options.stageOrder && !stages)
+    return fail("--stage-order=" + *options.stageOrder +
+                " orders the micro-batches of stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh"),
+           failure();
   std::vector<KeyOverride> overrides;
   auto take = [&](StringRef flag, StringRef path, const auto &value) {
     if (value)
@@ -125,7 +123,15 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   take("--sp-algorithm", "schedule.sp_algorithm", options.spAlgorithm);
   take("--dtype", "dtype", options.dtype);
   take("--gradient-dtype", "train.gradient_dtype", options.gradientDtype);
-  FailureOr<ModelSpec> spec = parseModelSpec(text, job.input, report, overrides);
+  return parseModelSpec(
+      text, filename, [](const std::string &message) { fail(message); }, overrides,
+      [&](ModelSpec &spec, KeyErrorFn error) { resolveStages(*mesh, spec, error); });
+}
+
+/// A model description, with flags in the place of its keys, becomes a module in phase `model`.
+static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &job, StringRef text) {
+  CompileOptions &options = job.options;
+  FailureOr<ModelSpec> spec = readModel(options, text, job.input);
   if (failed(spec))
     return {};
   if (options.overlapDegrees) {
@@ -139,16 +145,8 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
              nullptr;
   }
   resolveSchedule(options, spec->schedule, /*marked=*/false, Phase::model, options.toPhase.value_or(Phase::commands));
-  if (!resolveStages(options, *spec))
-    return {};
-  // What the mesh asks of a key is said of the flag that took its place.
-  auto ofFlags = [&](const std::string &message) {
-    for (const KeyOverride &taken : overrides)
-      if (StringRef rest = message; rest.consume_front(taken.path) && rest.starts_with(":"))
-        return report((taken.flag + rest).str());
-    report(message);
-  };
-  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, ofFlags);
+  auto report = [](const std::string &message) { fail(message); };
+  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
   if (failed(module))
     return {};
   if (!job.isRepeated)

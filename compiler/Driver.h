@@ -3,6 +3,7 @@
 #define COMPILER_DRIVER_H
 
 #include "compiler/CompileOptions.h"
+#include "frontend/ModelSpec.h"
 
 namespace braid {
 
@@ -12,6 +13,10 @@ struct CompileJob {
   CompileOptions options;
   bool isRepeated = false; ///< the same description was compiled before, and what warns of it was said
 };
+
+/// A description with flags in the place of its keys, and what the mesh makes of it: the stages, and as many micro-batches
+/// as they take where it names none. Failure after messages.
+llvm::FailureOr<ModelSpec> readModel(const CompileOptions &options, llvm::StringRef text, llvm::StringRef filename);
 
 /// False when it failed; every message is on standard error, `--explain` writes to standard output.
 bool compile(const CompileJob &job);

@@ -472,7 +472,7 @@ void Checker::schedule() {
     return report(
         "schedule.stage_layers",
         formatv("{0} numbers with the sum {1}; valid: one for each of {2} stages (pp={2} in --mesh), with the sum "
-                "{3}, the model's layers",
+                "{3}, num_layers",
                 s.stageLayers.size(), sum, s.stages, spec.numLayers)
             .str());
   // Whoever has the head has enough; any other stage would only hand on.

@@ -333,7 +333,8 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
 }
 
 llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filename, DiagnosticFn error,
-                                                 llvm::ArrayRef<KeyOverride> overrides) {
+                                                 llvm::ArrayRef<KeyOverride> overrides,
+                                                 llvm::function_ref<void(ModelSpec &, KeyErrorFn)> complete) {
   std::optional<Value> root = json::parse(text, filename, error);
   if (!root)
     return llvm::failure();
@@ -366,6 +367,8 @@ llvm::FailureOr<ModelSpec> braid::parseModelSpec(StringRef text, StringRef filen
     spec.warnings.push_back(errors.shown(path) + ": " + message);
   };
   auto name = [&](const std::string &path) { return errors.nameOf(path); };
+  if (!errors.any() && complete)
+    complete(spec, report);
   if (!errors.any() && succeeded(checkModelSpec(spec, report, name)))
     checkModelWarnings(spec, warn, name);
   if (errors.any())

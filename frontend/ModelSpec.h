@@ -426,10 +426,15 @@ struct KeyOverride {
   std::variant<int64_t, double, std::string> value;
 };
 
+/// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
+using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;
+
 /// Reads a model description (JSON with comments). Messages read "tiny.json:12: mixers.N.kv_heads: 3 does not divide
-/// heads 8; valid: 1, 2, 4, 8". All errors are reported, none ends the process, whatever the text holds.
+/// heads 8; valid: 1, 2, 4, 8". All errors are reported, none ends the process, whatever the text holds. `complete` adds what
+/// no key says (stages) before the rules between keys are looked at, and may have rules of its own.
 llvm::FailureOr<ModelSpec> parseModelSpec(llvm::StringRef text, llvm::StringRef filename, DiagnosticFn error,
-                                          llvm::ArrayRef<KeyOverride> overrides = {});
+                                          llvm::ArrayRef<KeyOverride> overrides = {},
+                                          llvm::function_ref<void(ModelSpec &spec, KeyErrorFn error)> complete = {});
 
 /// "none", "all", or layers such as "0,4-7": what `schedule.recompute` says. The message of a failure says what would
 /// be valid; layers are compared with the model by checkModelSpec.
@@ -439,8 +444,6 @@ llvm::LogicalResult parseOverlapDegrees(llvm::StringRef text, ScheduleSpec &sche
 /// "7,9,8": layers of each stage.
 llvm::LogicalResult parseStageLayers(llvm::StringRef text, ScheduleSpec &schedule, std::string &message);
 
-/// The rules between keys ("mixers.N.kv_heads" and what is wrong there).
-using KeyErrorFn = llvm::function_ref<void(const std::string &path, const std::string &message)>;
 /// What the file calls the key at a path: num_attention_heads where it is a config of transformers.
 using KeyNameFn = llvm::function_ref<std::string(const std::string &path)>;
 /// The last key of the path.

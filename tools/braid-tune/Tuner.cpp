@@ -76,7 +76,7 @@ bool Tuner::load() {
   if (!read)
     return false;
   text = std::move(*read);
-  llvm::FailureOr<ModelSpec> parsed = parseModelSpec(text, options.job.input, report);
+  llvm::FailureOr<ModelSpec> parsed = readModel(options.job.options, text, options.job.input);
   if (failed(parsed))
     return false;
   spec = std::move(*parsed);
