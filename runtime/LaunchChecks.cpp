@@ -120,6 +120,8 @@ Status LaunchRules::check(const schema::Kernel &kernel, std::span<const schema::
       known = true;
       written += args[i]->value_as_BufferValue()->buffer()->bytes();
     }
+  if (known && programs == 0 && written > 0)
+    return corrupt("its grid has no programs, but {} bytes are written by it", written);
   if (known && programs > std::max(written, few))
     return corrupt("its grid has {} programs, but they write {} bytes", programs, written);
   for (uint32_t i = 0; kernel.bounds() && i < kernel.bounds()->size(); ++i) {

@@ -59,15 +59,15 @@ LogicalResult copySlice(SliceOp op, OutlineContext &context) {
   SmallVector<int64_t> from = cutAt(op.getSource(), dim), to = cutAt(op.getResult(), dim);
   std::string kernel = context.kernel("slice_" + typeName(element), {"block", "row"}, [&](KernelBuilder &k) {
     Var x = k.buffer("x", element, {kDynamic, kDynamic}), y = k.buffer("y", element, {kDynamic, kDynamic});
-    Var begin = k.index("begin"), size = k.index("size"), first = k.program(0) * kBlock, o = k.program(1);
-    k.store(k.load(x, {o, begin + first}, {kBlock}, {.limit = begin + size}), y, {o, first}, {.limit = size});
+    Var begin = k.index("begin"), end = k.index("end"), first = k.program(0) * kBlock, o = k.program(1);
+    k.store(k.load(x, {o, begin + first}, {kBlock}, {.limit = end}), y, {o, first}, {.limit = k.size(y, 1)});
   });
   Value source = context.view(op, op.getSource(), from);
   context.replace(op, context.launch(op, kernel, {ceilDiv(to[1], kBlock), to[0]})
                           .arg("x", source)
                           .result("y", tensorType(op.getResult()).clone(to))
                           .index("begin", op.getBegin() * inner)
-                          .index("size", to[1])
+                          .index("end", op.getBegin() * inner + to[1])
                           .run());
   return success();
 }
@@ -83,16 +83,18 @@ Value insert(Operation *op, Value x, Value into, RankedTensorType type, int64_t 
         Var x = k.buffer("x", element, {kDynamic, kDynamic});
         if (into)
           k.buffer("into", element, {kDynamic, kDynamic});
-        Var y = k.buffer("y", element, {kDynamic, kDynamic}), begin = k.index("begin"), size = k.index("size");
+        Var y = k.buffer("y", element, {kDynamic, kDynamic}), begin = k.index("begin"), end = k.index("end");
         Var first = k.program(0) * kBlock, o = k.program(1);
-        k.store(k.load(x, {o, first}, {kBlock}, {.limit = size}), y, {o, begin + first}, {.limit = begin + size});
+        k.store(k.load(x, {o, first}, {kBlock}, {.limit = k.size(x, 1)}), y, {o, begin + first}, {.limit = end});
       });
   Value source = context.view(op, x, from), target = into ? context.view(op, into, to) : Value();
   auto launch = context.launch(op, kernel, {ceilDiv(from[1], kBlock), from[0]});
   launch.arg("x", source);
   if (into)
     launch.arg("into", target);
-  launch.result("y", type.clone(to), into ? "into" : "").index("begin", begin * inner).index("size", from[1]);
+  launch.result("y", type.clone(to), into ? "into" : "")
+      .index("begin", begin * inner)
+      .index("end", begin * inner + from[1]);
   return context.view(op, launch.run()[0], type.getShape());
 }
 

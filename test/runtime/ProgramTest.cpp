@@ -257,6 +257,7 @@ const Case cases[] = {
     {"buffer 'x': arena 5 of 2", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(5, 0, 4)); }},
     {"buffer 'x': 8 bytes at offset 5000 leave arena 'io' of 4096 bytes", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(1, 5000, 8)); }},
     {"buffer 'x': its repeats reach byte 4100 of arena 'io', which has 4096", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(1, 4000, 100)); }},
+    {"(kernel 'add_scaled'): its grid has no programs, but 128 bytes are written by it", [](Sample &p) { p.theLaunch().grid = {0, 1, 1}; }},
     {"(kernel 'add_scaled'): its grid has 1048577 programs, but they write 128 bytes", [](Sample &p) { p.theLaunch().grid = {1048577, 1, 1}; }},
     {"(kernel 'add_scaled'): argument 'x' of 5x8 f32 needs 160 bytes but its buffer has 128", [](Sample &p) { p.theKernel(), p.theLaunch().args[4] = arg("x.dim0", int64_t(5)); }},
     {"argument 'x' of 4x8 f32 needs 128 bytes but its buffer has 124", [](Sample &p) { p.theKernel(), p.theLaunch().args[0] = arg("x", buffer(1, 0, 124)); }},

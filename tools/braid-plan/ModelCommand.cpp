@@ -140,13 +140,15 @@ struct Memory {
     if (size("pp") > 1 && rows > parts)
       fewer = fmt::format("more --micro-batches than {:.0f}, {}", parts, fewer);
     // A budget that is met keeps no more than it allows; one that is not has everything computed again.
+    bool hasRoomForAll = size("ep") > 1 && !asked.expertRoom;
     if (name == "saved" && (asked.recompute == "all" || asked.activationBudget))
-      return fmt::format("what layers begin with and, with experts on ep = {} ranks, room for all rows that these may "
-                         "send: {}, a smaller ep, or a "
+      return fmt::format("what layers begin with and, with experts on ep = {} ranks, room for rows that these may "
+                         "send: {}{}, a smaller ep, or a "
                          "capacity_factor in the model",
-                         size("ep"), fewer);
+                         size("ep"), hasRoomForAll ? "an --expert-room, as 2, " : "", fewer);
     if (name == "saved")
-      return "activations kept for the backward: --recompute=all or an --activation-budget, " + fewer;
+      return fmt::format("activations kept for the backward: {}--recompute=all or an --activation-budget, {}",
+                         hasRoomForAll ? "an --expert-room, as 2, " : "", fewer);
     if (name == "parameters" || name == "optimizer" || name == "gradients") {
       uint32_t world = program.mesh().worldSize(), sharers = world / size("pp");
       // Of what generates there are no stages, and none is without a layer.

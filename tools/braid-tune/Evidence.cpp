@@ -83,6 +83,7 @@ static std::vector<std::string> changesByFlags(const Json &model, const CompileO
   compare("/train/gradient_dtype", options.gradientDtype, defaults.train.gradientDtype);
   compare("/schedule/recompute", options.recompute, "none");
   compare("/schedule/activation_budget", options.activationBudget, Json());
+  compare("/schedule/expert_room", options.expertRoom, Json());
   return changes;
 }
 
