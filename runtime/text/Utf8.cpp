@@ -89,6 +89,86 @@ bool isOfWord(char32_t character) {
   }
 }
 
+bool isPythonSpace(char32_t character) { return isBlank(character) || (character >= 0x1c && character <= 0x1f); }
+
+bool isPrintable(char32_t character) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(character))) {
+  case UTF8PROC_CATEGORY_CN:
+  case UTF8PROC_CATEGORY_CC:
+  case UTF8PROC_CATEGORY_CF:
+  case UTF8PROC_CATEGORY_CS:
+  case UTF8PROC_CATEGORY_CO:
+  case UTF8PROC_CATEGORY_ZL:
+  case UTF8PROC_CATEGORY_ZP: return false;
+  case UTF8PROC_CATEGORY_ZS: return character == ' ';
+  default: return true;
+  }
+}
+
+// What becomes several letters in upper case are those whose case folding is several, each of them in upper case.
+static void appendUpper(std::string &out, char32_t character) {
+  auto letter = static_cast<utf8proc_int32_t>(character);
+  std::array<utf8proc_int32_t, 8> folded;
+  utf8proc_ssize_t count = utf8proc_decompose_char(letter, folded.data(), folded.size(), UTF8PROC_CASEFOLD, nullptr);
+  bool several = count > 1 && count <= static_cast<utf8proc_ssize_t>(folded.size());
+  if (!several || character == 0x130 || character == 0x1e9e) // both are in upper case
+    return appendCharacter(out, static_cast<char32_t>(utf8proc_toupper(letter)));
+  for (utf8proc_ssize_t i = 0; i < count; ++i)
+    appendCharacter(out, static_cast<char32_t>(utf8proc_toupper(folded[static_cast<size_t>(i)])));
+}
+
+static bool isCased(char32_t character) {
+  auto letter = static_cast<utf8proc_int32_t>(character);
+  utf8proc_category_t category = utf8proc_category(letter);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT ||
+         utf8proc_toupper(letter) != letter || utf8proc_tolower(letter) != letter;
+}
+
+std::string upperCase(std::string_view text) {
+  std::string result;
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(firstCharacterBytes(rest)))
+    appendUpper(result, firstCharacter(rest));
+  return result;
+}
+
+// `cased`: whether the character before it is a letter with a case.
+static void appendLower(std::string &out, std::string_view rest, bool cased) {
+  char32_t character = firstCharacter(rest);
+  std::string_view behind = rest.substr(firstCharacterBytes(rest));
+  if (character == 0x130) // i with the dot above it that it had
+    out += "i\u0307";
+  else if (character == 0x3a3 && cased && (behind.empty() || !isCased(firstCharacter(behind))))
+    appendCharacter(out, 0x3c2);
+  else
+    appendCharacter(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character))));
+}
+
+std::string lowerCase(std::string_view text) {
+  std::string result;
+  bool cased = false;
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(firstCharacterBytes(rest))) {
+    appendLower(result, rest, cased);
+    cased = isCased(firstCharacter(rest));
+  }
+  return result;
+}
+
+std::string titleCase(std::string_view text) {
+  std::string result;
+  bool cased = false;
+  for (std::string_view rest = text; !rest.empty(); rest.remove_prefix(firstCharacterBytes(rest))) {
+    char32_t character = firstCharacter(rest);
+    if (cased)
+      appendLower(result, rest, cased);
+    else if (utf8proc_int32_t title = utf8proc_totitle(static_cast<utf8proc_int32_t>(character)); character != 0xdf)
+      appendCharacter(result, static_cast<char32_t>(title));
+    else
+      result += "Ss";
+    cased = isCased(character);
+  }
+  return result;
+}
+
 // utf8proc orders the marks of a letter by exchanging neighbours, whose time is the square of their number: a text may
 // be nothing but marks. Only that is done here.
 Expected<std::string> normalized(std::string_view text, NormalForm form) {

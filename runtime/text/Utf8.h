@@ -25,6 +25,16 @@ bool isBlank(char32_t character);
 // What \w means: letters, marks, decimal digits and what joins words.
 bool isOfWord(char32_t character);
 
+// Whether Python prints it as it is.
+bool isPrintable(char32_t character);
+// Python's str.isspace(): blanks, and the separators of ASCII.
+bool isPythonSpace(char32_t character);
+// The full mappings of Unicode; a sigma that ends a word is a final one.
+std::string upperCase(std::string_view text);
+std::string lowerCase(std::string_view text);
+// The first letter of each word in upper, its others in lower case, as Python's str.title().
+std::string titleCase(std::string_view text);
+
 enum class NormalForm : uint8_t { nfc, nfd, nfkc, nfkd };
 Expected<std::string> normalized(std::string_view text, NormalForm form);
 
