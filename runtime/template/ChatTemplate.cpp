@@ -10,7 +10,7 @@ namespace braid::runtime {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-static std::string shown(const OrderedJson &value) {
+template <class AnyJson> static std::string shown(const AnyJson &value) { // never copies what may be deep
   return value.is_object() ? "an object" : value.is_array() ? "a list" : shownValue(Json(value));
 }
 

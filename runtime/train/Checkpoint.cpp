@@ -252,7 +252,7 @@ Status removeCheckpoint(const std::string &directory, uint64_t step) {
 
 Status writeCheckpoint(Rank &rank, const std::string &directory, const std::string &temporary,
                        const CheckpointState &state, int keep, std::span<const uint64_t> left,
-                       std::string_view tokenizer, bool &published) {
+                       const std::map<std::string, std::string> &tokenizerFiles, bool &published) {
   if (rank.isFirst()) {
     BRAID_TRY(makeDirectories(directory));
     BRAID_TRY(removeUnfinished(directory));
@@ -265,10 +265,11 @@ Status writeCheckpoint(Rank &rank, const std::string &directory, const std::stri
       rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(files)), "checkpoint files"));
   if (rank.isFirst()) {
     BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state, files));
-    if (!tokenizer.empty()) {
+    if (!tokenizerFiles.empty())
       index.tokenizer = CheckpointIndex::tokenizerFile;
-      BRAID_TRY(writeFileAtomic(fmt::format("{}/{}", temporary, index.tokenizer), tokenizer));
-      index.files[index.tokenizer] = {tokenizer.size(), contentHash(std::as_bytes(std::span(tokenizer)))};
+    for (const auto &[name, content] : tokenizerFiles) {
+      BRAID_TRY(writeFileAtomic(fmt::format("{}/{}", temporary, name), content));
+      index.files[name] = {content.size(), contentHash(std::as_bytes(std::span(content)))};
     }
     std::string text = index.toJson();
     // The rules of loading hold before anything is replaced: shards that do not cover a tensor end here.
@@ -308,10 +309,11 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
 }
 
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
-                      bool *isComplete, std::span<const uint64_t> left, std::string_view tokenizer) {
+                      bool *isComplete, std::span<const uint64_t> left,
+                      const std::map<std::string, std::string> &tokenizerFiles) {
   std::string temporary = directory + "/" + std::string(temporaryPrefix) + checkpointName(state.step);
   bool published = false;
-  Status status = writeCheckpoint(rank, directory, temporary, state, keep, left, tokenizer, published);
+  Status status = writeCheckpoint(rank, directory, temporary, state, keep, left, tokenizerFiles, published);
   if (isComplete)
     *isComplete = published;
   // What was begun takes room that a full disk does not have.

@@ -35,9 +35,10 @@ Status pruneCheckpoints(const std::string &directory, uint64_t newest, int keep)
 // Collective. Writes parameters and moments, moves `latest`, then removes the checkpoints of the steps `left`, which are of an end that
 // the training has left, and all but the newest `keep` of the others up to this one. An error
 // leaves `isComplete` true on rank 0 when the checkpoint is there all the same, and only what follows it failed.
-// `tokenizer`: the text of the tokenizer.json that read the training's texts; empty: none did.
+// `tokenizerFiles`: the tokenizer.json that read the training's texts, and what lay beside it; empty: none did.
 Status saveCheckpoint(Rank &rank, const std::string &directory, const CheckpointState &state, int keep,
-                      bool *isComplete = nullptr, std::span<const uint64_t> left = {}, std::string_view tokenizer = {});
+                      bool *isComplete = nullptr, std::span<const uint64_t> left = {},
+                      const std::map<std::string, std::string> &tokenizerFiles = {});
 
 // What of a checkpoint is read: the weights as programs that serve want them; those of a training, with the masters of
 // bf16 parameters; or the moments too.

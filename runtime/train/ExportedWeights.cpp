@@ -88,6 +88,8 @@ public:
       BRAID_TRY(writeWeights(*file, target + "/" + nameOf(*file)));
     for (const std::string &name : exported.copied)
       BRAID_TRY(copyFile(files->directory() + "/" + name, target + "/" + name));
+    for (const std::string &name : exported.kept)
+      BRAID_TRY(copyFile(exported.checkpoint + "/" + name, target + "/" + name));
     return syncDirectory(target);
   }
 
@@ -167,6 +169,10 @@ private:
       bool isIndex = indexed && name == "model.safetensors.index.json";
       (isFile && (isIndex || !holdsWeights(name)) ? exported.copied : exported.left).push_back(name);
     }
+    std::string chatTemplate(CheckpointIndex::templateFile);
+    if (!isImported(exported.checkpoint) && pathExists(exported.checkpoint + "/" + chatTemplate) &&
+        std::ranges::find(names, chatTemplate) == names.end())
+      exported.kept.push_back(std::move(chatTemplate));
     return Status::success();
   }
 

@@ -14,6 +14,7 @@ struct Exported {
   size_t files = 0;
   std::vector<std::string> notFinite; // weights of ours that hold NaN or infinity, which are written as they are
   std::vector<std::string> copied, left; // names of others: config, tokenizer; and what has no place beside new weights
+  std::vector<std::string> kept; // names of files of the checkpoint that others lack: a chat template
 };
 
 // Writes `output`, which must be no file and no directory that holds anything; it appears whole or not at all. Its

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
 
 namespace braid::runtime {
 
@@ -31,7 +32,7 @@ struct TrainOptions {
   bool resume = false; // from the newest checkpoint, or from the start when there is none
   std::optional<uint64_t>
       resumeStep; // from the checkpoint of this step instead; later ones stay until this run has saved one
-  std::string tokenizer; // the text of a tokenizer.json, which checkpoints hold; empty: none
+  std::map<std::string, std::string> tokenizerFiles; // tokenizer.json and what lies beside it, which checkpoints hold
   std::string initFrom; // a new run begins with the weights of this checkpoint; a resumed one does not read it
   uint64_t evalEvery = 0;
   bool checkFinite = true; // a step whose loss or gradient norm is not finite ends the run and is not applied

@@ -190,6 +190,9 @@ Status Trainer::sayOtherTraining() {
 // What ranks that were started differently would train apart by, or wait for each other forever.
 Status Trainer::agreeOnSettings() {
   auto number = [](auto value) { return fmt::format("{}", value); };
+  std::string tokenizerFiles;
+  for (const auto &[name, content] : options.tokenizerFiles)
+    tokenizerFiles += fmt::format("{}\n{}\n{}", name, content.size(), content);
   const Rank::Value values[] = {
       {"resumed", resumed ? "yes" : "no"},
       {"step", number(state.step)},
@@ -202,7 +205,7 @@ Status Trainer::agreeOnSettings() {
       {"rows in a step", number(state.stepSamples)},
       {"--init-from", options.initFrom.empty() ? "not given" : "given"},
       {"--tokenizer (hash)",
-       options.tokenizer.empty() ? "none" : contentHash(std::as_bytes(std::span(options.tokenizer))).hex()},
+       tokenizerFiles.empty() ? "none" : contentHash(std::as_bytes(std::span(tokenizerFiles))).hex()},
       {"--data (hash)", fmt::format("{:016x}", state.corpusHash)},
       {"--heldout (hash)", heldout.size() ? fmt::format("{:016x}", heldout.hash()) : "none"},
       {"--save-every", number(options.saveEvery)},
@@ -490,7 +493,7 @@ Status Trainer::save() {
   Status saved = rank.isFirst() ? keepLock() : Status::success();
   bool isComplete = false;
   if (saved.ok())
-    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete, left, options.tokenizer);
+    saved = saveCheckpoint(rank, options.checkpointDir, state, kept(), &isComplete, left, options.tokenizerFiles);
   if (isComplete && !saved.ok())
     return Status::error(saved.code(), "the checkpoint of step {} was saved, but {}", state.step, saved.message());
   if (!saved.ok()) {

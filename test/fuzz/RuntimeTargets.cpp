@@ -8,11 +8,13 @@
 #include "runtime/io/Npy.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/io/Shape.h"
+#include "runtime/template/Template.h"
 #include "runtime/text/Tokenizer.h"
 #include "runtime/train/CheckpointIndex.h"
 #include "runtime/train/ImportMap.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -121,6 +123,21 @@ void tokenizer(std::span<const uint8_t> bytes) {
     (void)decoder.add(token).ok();
 }
 
+// A template, and what it makes of a chat.
+void chatTemplate(std::span<const uint8_t> bytes) {
+  auto parsed = Template::parse({reinterpret_cast<const char *>(bytes.data()), bytes.size()}, "fuzz");
+  if (!parsed)
+    return;
+  static const auto variables = nlohmann::ordered_json::parse(R"({"messages": [{"role": "system", "content": "Be."},
+      {"role": "user", "content": "Hi <think>é"}, {"role": "assistant", "content": null, "tool_calls": [{"id": "123456789",
+      "function": {"name": "f", "arguments": {"x": 1, "y": [1.5, true, null]}}}]}, {"role": "tool", "content": "42"}],
+      "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}],
+      "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": true, "documents": null, "n": 7, "s": "a\nb"})");
+  auto text = parsed->render(variables, 0);
+  if (text && firstInvalidUtf8(*text))
+    std::abort();
+}
+
 // A regular expression, and behind the first newline the text in which it is looked for.
 void pattern(std::span<const uint8_t> bytes) {
   std::string_view input(reinterpret_cast<const char *>(bytes.data()), bytes.size());
@@ -181,6 +198,7 @@ constexpr Target table[] = {{"program", program},
                             {"npy", npy},
                             {"data", data},
                             {"tokenizer", tokenizer},
+                            {"template", chatTemplate},
                             {"pattern", pattern}};
 
 } // namespace

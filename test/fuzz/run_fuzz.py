@@ -19,9 +19,9 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAILER = 32  # of a program file: runtime/schema/ProgramTrailer.h
 TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "import": "runtime",
-           "program": "runtime", "data": "runtime", "tokenizer": "runtime", "pattern": "runtime", "description": "compiler", "module": "compiler"}
+           "program": "runtime", "data": "runtime", "tokenizer": "runtime", "template": "runtime", "pattern": "runtime", "description": "compiler", "module": "compiler"}
 # Modules and descriptions are slower to read.
-SHARE = {"tokenizer": 0.5, "description": 0.25, "module": 0.1}
+SHARE = {"tokenizer": 0.5, "template": 0.5, "description": 0.25, "module": 0.1}
 LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
 
 MODULE = """func.func @main(%x: tensor<1x8x16xf32> {braid.name = "x", braid.role = "input"},
@@ -84,6 +84,14 @@ def tokenizer_seeds():
         kept = {text: number for text, number in vocab.items() if number < 40 or text in texts or len(text) < 4}
         tokenizer["model"] |= {"vocab": kept, "merges": [m for m in merges if "".join(m.split(" ") if isinstance(m, str) else m) in kept]}
         yield json.dumps(tokenizer, ensure_ascii=False).encode()
+
+
+def template_seeds():
+    for path in sorted(glob.glob(os.path.join(ROOT, "test", "templates", "*.jinja"))):
+        with open(path, "rb") as file:
+            yield file.read()
+    with open(os.path.join(ROOT, "test", "templates", "language.jsonl"), encoding="utf-8") as file:
+        yield from (json.loads(line)["template"].encode() for line in file.readlines()[1:])
 
 
 def pattern_seeds():
@@ -185,7 +193,7 @@ def module_seeds():
 
 def seeds(target, work):
     made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "import": import_seeds, "data": data_seeds,
-            "tokenizer": tokenizer_seeds, "pattern": pattern_seeds, "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
+            "tokenizer": tokenizer_seeds, "template": template_seeds, "pattern": pattern_seeds, "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
     corpus = os.path.join(work, target)
     shutil.rmtree(corpus, ignore_errors=True)
     os.makedirs(corpus)

@@ -89,6 +89,92 @@ TEST_F(TokenizerTool, TokenizesAndBack) {
   EXPECT_FALSE(std::filesystem::exists(directory / "never.u16"));
 }
 
+// A chat is rendered by the template beside the tokenizer, which checkpoints keep, and generated from.
+TEST_F(TokenizerTool, Chats) {
+  std::string source = "{% for m in messages %}{{ m.role[0] }},{{ m.content }}{{ eos_token }}{% endfor %}"
+                       "{% if tools %}{{ tools|length * 'c' }}{% endif %}{{ x }}a";
+  std::filesystem::create_directories(directory / "chat");
+  writeText(directory / "chat/tokenizer.json", tokenizerOfLetters());
+  writeText(directory / "chat/tokenizer_config.json", R"({"eos_token": "<end>", "bos_token": null})");
+  expectError({"tokenize", "--tokenizer", "chat", "--chat", "the"},
+              "--chat: chat: holds no chat template: neither chat_template.jinja nor chat_template in "
+              "tokenizer_config.json is there; valid: --chat-template FILE");
+  writeText(directory / "chat/chat_template.jinja", source);
+  Outcome seen = run({"tokenize", "--tokenizer", "chat", "--chat", "the cat", "--system", "be"});
+  ASSERT_EQ(seen.code, 0) << seen.err;
+  EXPECT_EQ(seen.out, "{\"prompt\":\"s,be<end>u,the cat<end>a\",\"tokens\":[18,29,1,4,33,20,29,31,26,2,0,19,33,0]}\n");
+  writeText(directory / "p.jsonl",
+            "\"the\"\n[{\"role\": \"user\", \"content\": \"a\"}]\n{\"messages\": [{\"role\": "
+            "\"user\", \"content\": \"b\"}], \"tools\": [{}, {}], \"chat_template_kwargs\": {\"x\": \"d\"}}\n");
+  seen = run({"tokenize", "--tokenizer", "chat", "--prompts", "p.jsonl", "--chat-template-kwargs", "{\"x\": \"e\"}"});
+  ASSERT_EQ(seen.code, 0) << seen.err;
+  EXPECT_EQ(seen.out, "{\"prompt\":\"the\",\"tokens\":[31]}\n"
+                      "{\"prompt\":\"u,a<end>ea\",\"tokens\":[20,29,0,33,4,0]}\n"
+                      "{\"prompt\":\"u,b<end>ccda\",\"tokens\":[20,29,1,33,2,2,3,0]}\n");
+  writeText(directory / "other.jinja", "{{ messages[0].content }}{{ nope.x }}");
+  expectError({"tokenize", "--tokenizer", "chat", "--chat", "a", "--chat-template", "other.jinja"},
+              "--chat: other.jinja:1: 'nope' is undefined: it has no 'x'");
+  expectError({"tokenize", "--tokenizer", "chat", "--chat", "a", "--chat-template-kwargs", "3"},
+              "--chat: --chat-template-kwargs: is no JSON object");
+  writeText(directory / "q.jsonl", "[{\"role\": \"user\"}, 3]\n");
+  expectError({"tokenize", "--tokenizer", "chat", "--prompts", "q.jsonl"},
+              "q.jsonl:1: messages[1] is 3; valid: an object");
+  writeText(directory / "q.jsonl", "[1, 2]\n");
+  expectError({"tokenize", "--tokenizer", "chat", "--prompts", "q.jsonl"},
+              "q.jsonl: holds token numbers; valid: texts and chats");
+  expectError({"tokenize", "--tokenizer", "chat", "--chat", "a", "--output", "chat/chat_template.jinja.jsonl",
+               "--chat-template", "chat/chat_template.jinja.jsonl"},
+              "chat_template.jinja.jsonl");
+
+  Outcome trained = run({"train", "n.braid", "--data", "train.txt", "--tokenizer", "chat", "--separator", "<end>",
+                         "--steps", "20", "--threads", "1", "--checkpoint-dir", "c"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  for (const char *name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+    EXPECT_EQ(readText(directory / fmt::format("c/step-00000020/{}", name)),
+              readText(directory / fmt::format("chat/{}", name)));
+  std::filesystem::remove_all(directory / "chat");
+  std::vector<std::string> generate = {"generate",     "n.braid", "--checkpoint", "c",
+                                       "--max-tokens", "3",       "--threads",    "1"};
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), generate.begin(), generate.end());
+    return more;
+  };
+  Outcome lines = run(with({"--prompts", "p.jsonl"}));
+  ASSERT_EQ(lines.code, 0) << lines.err;
+  std::vector<Json> made = linesOf(lines.out);
+  ASSERT_EQ(made.size(), 3u);
+  EXPECT_EQ(made[1]["prompt"], "u,a<end>a");
+  // The answer alone is printed: what its text continues with.
+  Outcome answer = run(with({"--chat", "a"}));
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  EXPECT_EQ(answer.out, made[1]["text"].get<std::string>() + "\n");
+  Outcome same = run(with({"--prompt-tokens", "20,29,0,33,0"}));
+  std::string tokens = "20,29,0,33,0";
+  for (const Json &token : made[1]["tokens"])
+    tokens += fmt::format(",{}", token.get<int>());
+  EXPECT_EQ(same.out, tokens + "\n");
+  // It ends with the eos_token beside its template, here what comes first.
+  std::string end = "<end>";
+  Json tokenizer = Json::parse(tokenizerOfLetters());
+  for (const auto &[text, token] : tokenizer["model"]["vocab"].items())
+    if (token == made[1]["tokens"][0])
+      end = text;
+  std::filesystem::create_directories(directory / "chat");
+  writeText(directory / "chat/tokenizer.json", tokenizerOfLetters());
+  writeText(directory / "chat/tokenizer_config.json", Json::object({{"eos_token", end}}).dump());
+  writeText(directory / "chat/chat_template.jinja", "u,{{ messages[0].content }}<end>a");
+  writeText(directory / "q.jsonl", "[{\"role\": \"user\", \"content\": \"a\"}]\n");
+  lines = run(with({"--prompts", "q.jsonl", "--tokenizer", "chat"}));
+  ASSERT_EQ(lines.code, 0) << lines.err;
+  EXPECT_EQ(linesOf(lines.out)[0]["prompt"], made[1]["prompt"]);
+  EXPECT_EQ(linesOf(lines.out)[0]["tokens"], Json::array({made[1]["tokens"][0]}));
+  Outcome warned = run(with({"--prompt", "the", "--chat-template", "other.jinja"}));
+  EXPECT_NE(warned.err.find("--chat-template=other.jinja changes nothing: no prompt is a chat"), std::string::npos)
+      << warned.err;
+  writeText(directory / "c/step-00000020/chat_template.jinja", "changed");
+  expectError(with({"--chat", "a"}), "chat_template.jinja: has hash ");
+}
+
 TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   Outcome trained = run({"train", "n.braid", "--data", "train.txt", "--heldout", "heldout.txt", "--tokenizer", "t.json",
                          "--separator", "<end>", "--steps", "20", "--threads", "1", "--checkpoint-dir", "c"});

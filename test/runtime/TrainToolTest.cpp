@@ -335,14 +335,20 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
   for (auto [wrong, at] : {std::pair("[1", 3), {"[1] [2]", 5}, {"\xff", 1}, {"\"a\xff\"", 3}, {"a", 1}}) {
     promptsError(fmt::format("[1]\n \r\n{}\n", wrong), // lines that hold nothing are counted
                  fmt::format("p.jsonl:3: is no JSON, at character {}: ", at));
-    EXPECT_NE(readText(directory / "err").find("; valid: a text in quotation marks, or token numbers as [1, 2, 3]"),
+    EXPECT_NE(readText(directory / "err")
+                  .find("; valid: a text in quotation marks, token numbers as [1, 2, 3], or messages as [{"),
               std::string::npos);
   }
   promptsError("[1e999]", "p.jsonl:1: is no JSON: ");
-  promptsError("1", "p.jsonl:1: is 1, no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3]");
-  promptsError("{\"prompt\": [1]}", "p.jsonl:1: is an object, no prompt; valid: ");
+  promptsError(
+      "1",
+      "p.jsonl:1: is 1, no prompt; valid: a text in quotation marks, token numbers as [1, 2, 3], or messages as [{");
+  promptsError("{\"prompt\": [1]}", "p.jsonl:1: has 'prompt'; valid: messages, tools, documents, chat_template_kwargs");
   promptsError("[[[1]]]", "p.jsonl:1: token 0 is array, but the vocabulary has the whole numbers 0 to 199");
-  promptsError("[" + std::string(100000, '[') + std::string(100000, ']') + "]", "p.jsonl:1: token 0 is array, but");
+  promptsError("[" + std::string(100000, '[') + std::string(100000, ']') + "]",
+               "p.jsonl:1: is nested deeper than 100 levels; valid: ");
+  promptsError("[{\"content\": " + std::string(100000, '[') + std::string(100000, ']') + "}]",
+               "p.jsonl:1: is nested deeper than 100 levels; valid: ");
   promptsError("[1]\n\n[]", "p.jsonl:3: the prompt is empty: ");
   writeText(directory / "p.jsonl", "[104, 105]\n\"a\"");
   expectError({"generate", "p.braid", "--checkpoint", "c", "--max-tokens", "1", "--prompts", "p.jsonl"},
@@ -351,7 +357,7 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
   Outcome listed = run({"generate", "p.braid", "--checkpoint", "c", "--prompts", "p.jsonl", "--max-tokens", "1"});
   EXPECT_TRUE(listed.out.starts_with("{\"prompt\":[104,105],\"tokens\":[")) << listed.out << listed.err;
   for (const char *nothing : {"", "\n", " \t\r\n\n"})
-    promptsError(nothing, "p.jsonl: holds no prompt: a line each, \"text\" or [1, 2, 3]");
+    promptsError(nothing, "p.jsonl: holds no prompt: a line each, \"text\", [1, 2, 3] or [{");
   BigramOptions little = numbers;
   little.metadata.push_back({"context_len", "6"});
   write("l.braid", little);

@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 
 namespace braid::run {
 
@@ -66,7 +67,8 @@ struct DataFlags {
   std::optional<std::string> field;
   std::optional<std::string> separator;
 };
-void addDataOptions(CLI::App &command, DataFlags &flags);
+// `input`: what has other inputs too, of which one is needed.
+void addDataOptions(CLI::App &command, DataFlags &flags, CLI::Option_group *input = nullptr);
 // Which files those are.
 void addDataUses(FileUses &uses, const std::string &flag, const std::vector<std::string> &paths);
 using Tokenizer = std::shared_ptr<const runtime::Tokenizer>; // null: none
@@ -75,8 +77,13 @@ CLI::Option *addTokenizerOption(CLI::App &command, std::string &path);
 // What reads the texts of a command.
 struct Texts {
   Tokenizer tokenizer;
+  std::string directory = "."; // where it lies, or the weights do; there are chat templates
   runtime::Status unread = runtime::Status::success(); // why what lies beside the weights does not; tokens need none
 };
+// In which its file lies.
+std::string directoryOf(const runtime::Tokenizer &tokenizer);
+// Its file and those beside it that say how chats are read, by their names in checkpoints: what they hold.
+runtime::Expected<std::map<std::string, std::string>> filesOf(const runtime::Tokenizer &tokenizer);
 // `path`, or, where that is empty, what lies beside the weights in `checkpoint` (empty: nowhere): of a training that had
 // it, and of other software's where the program's tokens are not bytes.
 runtime::Expected<Texts> textsOf(const runtime::Program &program, const std::string &path,

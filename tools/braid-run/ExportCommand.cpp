@@ -21,14 +21,16 @@ Status remarkOtherTokenizer(const std::string &checkpoint, const std::string &li
   if (isImported(checkpoint)) // of no training of ours
     return Status::success();
   BRAID_ASSIGN(CheckpointIndex index, readIndex(checkpoint));
-  auto ours = index.files.find(CheckpointIndex::tokenizerFile);
-  std::string theirs = fmt::format("{}/{}", like, CheckpointIndex::tokenizerFile);
-  if (ours == index.files.end() || !pathExists(theirs))
-    return Status::success();
-  BRAID_ASSIGN(FileContent content, fileContent(theirs));
-  if (content.hash != ours->second.hash)
-    fmt::print(stderr, "braid-run: remark: {} is copied, but {} was trained with another, which it holds\n", theirs,
-               checkpoint);
+  for (std::string_view name : {CheckpointIndex::tokenizerFile, CheckpointIndex::templateFile}) {
+    auto ours = index.files.find(name);
+    std::string theirs = fmt::format("{}/{}", like, name);
+    if (ours == index.files.end() || !pathExists(theirs))
+      continue;
+    BRAID_ASSIGN(FileContent content, fileContent(theirs));
+    if (content.hash != ours->second.hash)
+      fmt::print(stderr, "braid-run: remark: {} is copied, but {} was trained with another, which it holds\n", theirs,
+                 checkpoint);
+  }
   return Status::success();
 }
 
@@ -54,6 +56,8 @@ Status run(const Options &options) {
              counted(exported.files, "file"), exported.filled, exported.checkpoint);
   if (!exported.copied.empty())
     fmt::print("copied         {}\n", fmt::join(exported.copied, ", "));
+  if (!exported.kept.empty())
+    fmt::print("copied         {} from {}\n", fmt::join(exported.kept, ", "), exported.checkpoint);
   if (!exported.left.empty())
     fmt::print("not copied     {}\n", fmt::join(exported.left, ", "));
   fmt::print("export         {}\n", options.output);

@@ -7,11 +7,10 @@
 #include "runtime/train/ImportedConfig.h"
 #include "runtime/train/Rank.h"
 #include "runtime/train/TensorSource.h"
-#include "tools/braid-run/Commands.h"
+#include "tools/braid-run/Prompts.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
 
-#include <charconv>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
@@ -25,9 +24,7 @@ using Json = nlohmann::json;
 
 struct Options {
   std::string program, checkpoint, tokenizer;
-  std::optional<std::string> prompt;
-  std::string promptTokens; // 1,2,3
-  std::optional<std::string> prompts; // a file
+  PromptFlags prompts;
   int64_t maxTokens = 0;
   std::optional<std::string> separator;
   SamplerOptions sampler;
@@ -38,153 +35,12 @@ struct Options {
 
 using Tokens = std::vector<int32_t>;
 
-struct Prompts {
-  std::vector<Tokens> tokens;
-  std::vector<std::string> texts; // where they were given as texts; then so are continuations
-  std::vector<size_t> lines; // of the file, from 1, for each
-  bool text = false;
-};
-
-// What turns the texts of a program into tokens: a tokenizer, or they are bytes.
-class PromptReader {
-public:
-  PromptReader(const Program &program, int64_t vocabulary, const Texts &texts)
-      : program(program), vocabulary(vocabulary), texts(texts) {
-    if (texts.tokenizer)
-      encoder.emplace(texts.tokenizer);
-  }
-
-  // `instead`: how tokens are given.
-  Expected<Tokens> tokensOf(std::string_view text, std::string_view instead) {
-    BRAID_TRY(texts.unread);
-    if (!encoder) {
-      BRAID_ASSIGN(bool bytes, readsBytes(program));
-      if (!bytes)
-        return Status::error(ErrorCode::unsupported,
-                             "{}: its {} tokens are not bytes: give their --tokenizer, or the prompt as {}",
-                             program.path(), vocabulary, instead);
-      return byteTokens(text);
-    }
-    BRAID_ASSIGN(Tokens tokens, encoder->encode(text));
-    for (int32_t token : tokens)
-      if (token >= vocabulary)
-        return Status::error("the tokenizer {} makes token {} of the prompt, but the vocabulary of {} has 0 to {}",
-                             texts.tokenizer->path(), token, program.path(), vocabulary - 1);
-    return tokens;
-  }
-
-  const Program &program;
-  const int64_t vocabulary;
-
-private:
-  const Texts &texts;
-  std::optional<TextEncoder> encoder;
-};
-
-// 1,2,3
-Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
-  Tokens tokens;
-  for (std::string_view rest = list;;) {
-    std::string_view text = rest.substr(0, rest.find(','));
-    int32_t token = -1;
-    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), token);
-    if (error != std::errc() || end != text.data() + text.size() || token < 0 || token >= vocabulary)
-      return Status::error("--prompt-tokens: token {} is '{}', but the vocabulary has 0 to {}", tokens.size(), text,
-                           vocabulary - 1);
-    tokens.push_back(token);
-    if (text.size() == rest.size())
-      return tokens;
-    rest.remove_prefix(text.size() + 1);
-  }
-}
-
-// A line of --prompts: "text" or [1, 2, 3].
-Expected<Tokens> tokensOfLine(std::string_view line, PromptReader &reader, std::optional<std::string> &text) {
-  int64_t vocabulary = reader.vocabulary;
-  Json value;
-  try {
-    value = Json::parse(line);
-  } catch (const Json::exception &error) {
-    const auto *place = dynamic_cast<const Json::parse_error *>(&error);
-    return Status::error("is no JSON{}: {}; valid: a text in quotation marks, or token numbers as [1, 2, 3]",
-                         place ? fmt::format(", at character {}", place->byte) : "", jsonReason(error));
-  }
-  if (value.is_string()) {
-    text = value.get<std::string>();
-    return reader.tokensOf(*text, "[1, 2, 3]");
-  }
-  if (!value.is_array())
-    return Status::error("is {}, no prompt; valid: a text in quotation marks, or token numbers as [1, 2, 3]",
-                         value.is_object() ? "an object" : shownValue(value));
-  Tokens tokens;
-  for (const Json &token : value) {
-    if (!token.is_number_integer())
-      return Status::error("token {} is {}, but the vocabulary has the whole numbers 0 to {}", tokens.size(),
-                           shownValue(token), vocabulary - 1);
-    if (token < 0 || token >= vocabulary)
-      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shownValue(token),
-                           vocabulary - 1);
-    tokens.push_back(token.get<int32_t>());
-  }
-  return tokens;
-}
-
-Expected<Prompts> promptsOfFile(const std::string &path, PromptReader &reader) {
-  if (path.empty())
-    return Status::error("--prompts: the name of the file is empty");
-  BRAID_ASSIGN(std::string file, readTextFile(path));
-  Prompts prompts;
-  size_t number = 0;
-  for (std::string_view rest = file; !rest.empty();) {
-    std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) // as in data: an empty line holds nothing
-      continue;
-    std::optional<std::string> text;
-    Expected<Tokens> tokens = tokensOfLine(line, reader, text);
-    if (!tokens)
-      return tokens.status().withContext(fmt::format("{}:{}", path, number));
-    if (!prompts.tokens.empty() && text.has_value() != prompts.text)
-      return Status::error("{}:{}: the prompt is {}, but those before it are {}; valid: all of one kind", path, number,
-                           text ? "a text" : "token numbers", prompts.text ? "texts" : "token numbers");
-    prompts.text = text.has_value();
-    if (text)
-      prompts.texts.push_back(*std::move(text));
-    prompts.tokens.push_back(std::move(*tokens));
-    prompts.lines.push_back(number);
-  }
-  if (prompts.tokens.empty())
-    return Status::error("{}: holds no prompt: a line each, \"text\" or [1, 2, 3]", path);
-  return prompts;
-}
-
-Expected<Prompts> promptsOf(const Options &options, const Program &program, const Texts &texts) {
-  BRAID_TRY(checkDType(program));
-  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(program));
-  PromptReader reader(program, vocabulary, texts);
-  if (options.prompts)
-    return promptsOfFile(*options.prompts, reader);
-  Prompts prompts;
-  prompts.text = options.prompt.has_value();
-  if (options.prompt) {
-    Expected<Tokens> tokens = reader.tokensOf(*options.prompt, "--prompt-tokens 1,2,3");
-    if (!tokens)
-      return tokens.status().withContext("--prompt");
-    prompts.tokens.push_back(*std::move(tokens));
-    prompts.texts.push_back(*options.prompt);
-  } else {
-    BRAID_ASSIGN(Tokens tokens, tokensOfList(options.promptTokens, vocabulary));
-    prompts.tokens.push_back(std::move(tokens));
-  }
-  return prompts;
-}
-
 Status checkPrompts(const Generator &generator, const Prompts &prompts, const Options &options) {
   for (size_t i = 0; i < prompts.tokens.size(); ++i)
     if (Status status = checkPrompt(generator, prompts.tokens[i], options.maxTokens); !status.ok())
-      return prompts.lines.empty() ? status
-                                   : status.withContext(fmt::format("{}:{}", *options.prompts, prompts.lines[i]));
+      return prompts.lines.empty()
+                 ? status
+                 : status.withContext(fmt::format("{}:{}", *options.prompts.prompts, prompts.lines[i]));
   return Status::success();
 }
 
@@ -196,9 +52,10 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
   for (const Tokens &prompt : prompts)
     all += fmt::format("{};", fmt::join(prompt, ","));
   const Rank::Value asked[] = {{"prompt (hash)", contentHash(std::as_bytes(std::span(all))).hex()},
-                               {"prompt given as", options.prompt     ? "--prompt"
-                                                   : !options.prompts ? "--prompt-tokens"
-                                                                      : "--prompts"},
+                               {"prompt given as", options.prompts.prompt    ? "--prompt"
+                                                   : options.prompts.chat    ? "--chat"
+                                                   : options.prompts.prompts ? "--prompts"
+                                                                             : "--prompt-tokens"},
                                {"--max-tokens", number(options.maxTokens)},
                                {"--separator", ends.empty() ? "none" : fmt::format("{}", fmt::join(ends, ","))},
                                {"--temperature", number(sampler.temperature)},
@@ -230,13 +87,13 @@ private:
   std::optional<TextDecoder> decoder;
 };
 
-// Writes texts as they come: of a single prompt the prompt and each token, as text, or as numbers (1,2,3); of a file of
-// prompts a line of JSON for each, in their order.
+// Writes texts as they come: of a single prompt the prompt (not of a chat) and each token, as text, or as numbers
+// (1,2,3); of a file of prompts a line of JSON for each, in their order.
 class Writer {
 public:
   Writer(const Prompts &given, size_t maxTokens, Tokenizer tokenizer)
       : prompts(given.tokens), texts(given.texts), maxTokens(maxTokens), lines(!given.lines.empty()), text(given.text),
-        continuation(std::move(tokenizer)), made(prompts.size()), complete(prompts.size()) {}
+        chats(given.chats), continuation(std::move(tokenizer)), made(prompts.size()), complete(prompts.size()) {}
 
   // `last`: nothing follows it.
   bool add(size_t prompt, int32_t token, bool last) {
@@ -290,7 +147,8 @@ private:
     }
     if (first) {
       BRAID_TRY(continuation.begin(prompts[0]));
-      std::fwrite(texts[0].data(), 1, texts[0].size(), stdout);
+      if (!chats)
+        std::fwrite(texts[0].data(), 1, texts[0].size(), stdout);
     }
     BRAID_ASSIGN(std::string added, continuation.add(token));
     std::fwrite(added.data(), 1, added.size(), stdout);
@@ -302,19 +160,26 @@ private:
   size_t maxTokens, done = 0;
   int failed = 0; // errno
   Status status = Status::success();
-  bool lines, text;
+  bool lines, text, chats;
   ContinuationText continuation;
   std::vector<Tokens> made;
   std::vector<bool> complete;
 };
 
-// Behind which tokens a text ends: --separator, or what lies beside weights that other software wrote.
-Expected<Tokens> endsOf(const Options &options, const Texts &texts) {
+// Behind which tokens a text ends: --separator, or what lies beside weights that other software wrote; else of chats what
+// lies beside their template.
+Expected<Tokens> endsOf(const Options &options, const Texts &texts, const Prompts &prompts) {
   BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, texts));
   if (separator)
     return Tokens{static_cast<int32_t>(*separator)};
   Expected<std::string> directory = resolveCheckpoint(options.checkpoint);
-  return directory && isImported(*directory) ? endTokensOf(*directory) : Tokens();
+  Tokens ends;
+  if (directory && isImported(*directory)) {
+    BRAID_ASSIGN(ends, endTokensOf(*directory));
+  }
+  if (ends.empty() && prompts.endOfAnswer)
+    ends.push_back(*prompts.endOfAnswer);
+  return ends;
 }
 
 // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text; who
@@ -341,10 +206,15 @@ Status run(const Options &options) {
   warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
   const Tokenizer &tokenizer = texts.tokenizer;
-  BRAID_ASSIGN(Tokens ends, endsOf(options, texts));
-  BRAID_ASSIGN(Prompts prompts, promptsOf(options, *program, texts));
+  BRAID_TRY(checkDType(*program));
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(*program));
+  BRAID_ASSIGN(Prompts prompts, readPrompts(options.prompts, program.get(), vocabulary, texts));
+  BRAID_ASSIGN(Tokens ends, endsOf(options, texts, prompts));
   if (!prompts.text && !options.separator)
     warnIdle(options.tokenizerFlag, ranks, "the prompts are tokens");
+  if (!prompts.chats)
+    for (const CLI::Option *flag : {options.prompts.chatTemplateFlag, options.prompts.kwargsFlag})
+      warnIdle(flag, ranks, "no prompt is a chat");
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
     size_t choices = generator.vocabulary();
@@ -386,30 +256,29 @@ Action addGenerate(CLI::App &command) {
   addCheckpointOption(command, options->checkpoint);
   options->tokenizerFlag = addTokenizerOption(command, options->tokenizer);
   CLI::Option_group *prompt = command.add_option_group("prompt");
+  PromptFlags &flags = options->prompts;
   prompt
-      ->add_option("--prompt", options->prompt,
+      ->add_option("--prompt", flags.prompt,
                    "Text to continue, at least one token; it is printed in front of the continuation")
       ->type_name("TEXT");
   prompt
       ->add_option(
-          "--prompt-tokens", options->promptTokens,
+          "--prompt-tokens", flags.promptTokens,
           "The same as token numbers, for models whose vocabulary is not bytes; all tokens are printed as numbers")
       ->type_name("1,2,3");
-  prompt
-      ->add_option(
-          "--prompts", options->prompts,
-          "Many of them: a line of JSON each, \"text\" or [1, 2, 3]. As many at a time as the program was compiled "
-          "for (decode_batch); prompt i (from 0) draws with --seed plus i and does not depend on the others but for "
-          "rounding. "
-          "All are texts or all are numbers; empty lines are skipped. A line of JSON each "
-          "is printed, in their order: prompt, text (of texts), tokens")
-      ->type_name("FILE");
+  addChatOptions(
+      command, *prompt, flags,
+      "As many at a time as the program was compiled for (decode_batch); prompt i (from 0) draws with --seed plus i "
+      "and "
+      "does not depend on the others but for rounding. All are texts and chats, or all are numbers; empty lines are "
+      "skipped. A line of JSON each is printed, in their order: prompt, text (of texts), tokens");
   prompt->require_option(1);
   integerIn(command.add_option("--max-tokens", options->maxTokens, "Tokens to generate"), 1, maxTokenCount)->required();
   addSeparatorOption(
       command, options->separator,
       "A text ends behind this token, which is its last one, as of documents in training (default: none; of weights "
-      "of transformers the eos_token_id of generation_config.json or config.json beside them)");
+      "of transformers the eos_token_id of generation_config.json or config.json beside them; else of chats the "
+      "eos_token of tokenizer_config.json)");
   SamplerOptions &sampler = options->sampler;
   options->temperatureFlag =
       numberIn(

@@ -1,7 +1,7 @@
 #include "runtime/data/JsonRecord.h"
 #include "runtime/io/Words.h"
 #include "runtime/text/TextBatch.h"
-#include "tools/braid-run/Commands.h"
+#include "tools/braid-run/Prompts.h"
 #include "tools/common/IntegerFlag.h"
 
 #include <chrono>
@@ -18,6 +18,7 @@ namespace {
 struct Options {
   std::string tokenizer, output;
   DataFlags data;
+  PromptFlags prompts;
   bool decode = false;
 };
 
@@ -164,18 +165,44 @@ Expected<size_t> widthOf(const Options &options) {
                        options.decode ? ".jsonl" : ".jsonl, .u16, .u32");
 }
 
+// What generate would begin with.
+Status encodePrompts(const Options &options, const Tokenizer &tokenizer, size_t width, Sink &sink, Counts &counts) {
+  Texts texts{tokenizer, directoryOf(*tokenizer)};
+  BRAID_ASSIGN(Prompts prompts, readPrompts(options.prompts, nullptr, tokenizer->vocabulary(), texts));
+  if (!prompts.text)
+    return Status::error("{}: holds token numbers; valid: texts and chats", *options.prompts.prompts);
+  for (size_t i = 0; i < prompts.tokens.size(); ++i) {
+    ++counts.documents;
+    counts.bytes += prompts.texts[i].size();
+    counts.tokens += prompts.tokens[i].size();
+    if (width > 0)
+      BRAID_TRY(sink.tokens(prompts.tokens[i], fmt::format("prompt {}", i)));
+    else
+      BRAID_TRY(sink.line({{"prompt", prompts.texts[i]}, {"tokens", prompts.tokens[i]}}));
+  }
+  return Status::success();
+}
+
 Status run(const Options &options) {
   stopOnSignals();
   FileUses uses;
   uses.reads("--tokenizer", options.tokenizer);
   addDataUses(uses, "--data", options.data.paths);
+  if (options.prompts.prompts)
+    uses.reads("--prompts", *options.prompts.prompts);
+  if (!options.prompts.chatTemplate.empty())
+    uses.reads("--chat-template", options.prompts.chatTemplate);
   if (!options.output.empty())
     uses.writes("--output", options.output, FileUses::Kind::any);
   BRAID_TRY(uses.check());
   BRAID_ASSIGN(size_t width, widthOf(options));
   BRAID_ASSIGN(Tokenizer tokenizer, runtime::Tokenizer::load(options.tokenizer));
   BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.data.separator, {tokenizer}));
-  BRAID_ASSIGN(std::vector<std::string> files, listDataFiles(options.data.paths));
+  bool ofPrompts = options.prompts.chat || options.prompts.prompts;
+  std::vector<std::string> files;
+  if (!ofPrompts) {
+    BRAID_ASSIGN(files, listDataFiles(options.data.paths));
+  }
   BRAID_TRY(checkFormats(files, options));
   if (separator && *separator >= tokenizer->vocabulary())
     return Status::error("--separator={}: must be a token from 0 to {}", *separator, tokenizer->vocabulary() - 1);
@@ -183,7 +210,9 @@ Status run(const Options &options) {
   Counts counts;
   auto write = [&](OutputFile *file) -> Status {
     Sink sink(file, width);
-    if (options.decode) {
+    if (ofPrompts) {
+      BRAID_TRY(encodePrompts(options, tokenizer, width, sink, counts));
+    } else if (options.decode) {
       BRAID_TRY(decodeFiles(files, options, tokenizer, separator, sink, counts));
     } else {
       TextBatch batch(tokenizer, std::max(std::thread::hardware_concurrency(), 1u), separator,
@@ -219,7 +248,11 @@ Action addTokenize(CLI::App &command) {
   command.add_option("--tokenizer", options->tokenizer, "tokenizer.json of transformers, or a directory with one")
       ->required()
       ->type_name("FILE");
-  addDataOptions(command, options->data);
+  CLI::Option_group *input = command.add_option_group("input");
+  addDataOptions(command, options->data, input);
+  addChatOptions(command, *input, options->prompts,
+                 "A line of JSON each is written: prompt, the text that generate would begin with, and its tokens");
+  input->require_option(1);
   command
       .add_option("--output", options->output,
                   "Tokens as .u16, .u32 (all documents one after the other: give a --separator) or .jsonl (a line a "

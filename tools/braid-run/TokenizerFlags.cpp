@@ -1,9 +1,12 @@
 #include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
+#include "runtime/template/ChatTemplate.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Commands.h"
 #include "tools/common/IntegerFlag.h"
+
+#include <filesystem>
 
 namespace braid::run {
 
@@ -47,15 +50,35 @@ Expected<std::optional<int64_t>> separatorOf(const std::optional<std::string> &t
                        tokenizer->path());
 }
 
+std::string directoryOf(const runtime::Tokenizer &tokenizer) {
+  std::string directory = std::filesystem::path(tokenizer.path()).parent_path().string();
+  return directory.empty() ? "." : directory;
+}
+
+Expected<std::map<std::string, std::string>> filesOf(const runtime::Tokenizer &tokenizer) {
+  std::map<std::string, std::string> files;
+  std::string &text = files[std::string(CheckpointIndex::tokenizerFile)];
+  BRAID_ASSIGN(text, readTextFile(tokenizer.path()));
+  if (contentHash(std::as_bytes(std::span(text))) != tokenizer.hash())
+    return Status::error(ErrorCode::ioError, "{}: is being changed", tokenizer.path());
+  for (std::string_view name : ChatTemplate::files)
+    if (std::string path = fmt::format("{}/{}", directoryOf(tokenizer), name); pathExists(path)) {
+      BRAID_ASSIGN(files[std::string(name)], readTextFile(path));
+    }
+  return files;
+}
+
 Expected<Texts> textsOf(const Program &program, const std::string &path, const std::string &checkpoint) {
   Texts texts;
   if (!path.empty()) {
     BRAID_ASSIGN(texts.tokenizer, runtime::Tokenizer::load(path));
+    texts.directory = directoryOf(*texts.tokenizer);
     return texts;
   }
   Expected<std::string> directory = checkpoint.empty() ? checkpoint : resolveCheckpoint(checkpoint);
   if (!directory || directory->empty()) // whoever reads the weights says what is wrong
     return texts;
+  texts.directory = *directory;
   std::string beside = fmt::format("{}/{}", *directory, CheckpointIndex::tokenizerFile);
   std::optional<ContentHash> known;
   if (isImported(*directory)) {

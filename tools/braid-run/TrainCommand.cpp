@@ -80,9 +80,7 @@ Status run(Options &options) {
     BRAID_ASSIGN(texts, textsOf(*program, "", options.train.initFrom));
   }
   if (texts.tokenizer) {
-    BRAID_ASSIGN(options.train.tokenizer, readTextFile(texts.tokenizer->path()));
-    if (contentHash(std::as_bytes(std::span(options.train.tokenizer))) != texts.tokenizer->hash())
-      return Status::error(ErrorCode::ioError, "{}: is being changed", texts.tokenizer->path());
+    BRAID_ASSIGN(options.train.tokenizerFiles, filesOf(*texts.tokenizer));
   }
   BRAID_ASSIGN(Corpus corpus, readData(*program, options.data, options.data.paths, texts));
   BRAID_ASSIGN(Corpus heldout, readData(*program, options.data, options.heldout, texts));

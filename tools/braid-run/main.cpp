@@ -123,9 +123,10 @@ static void endProcesses(const runtime::Status &status) {
   processes->abortAll(1);
 }
 
-void addDataOptions(CLI::App &command, DataFlags &flags) {
-  command.add_option("--data", flags.paths, "Files, or directories of files; every file ends a document")
-      ->required()
+void addDataOptions(CLI::App &command, DataFlags &flags, CLI::Option_group *input) {
+  CLI::App &group = input ? static_cast<CLI::App &>(*input) : command;
+  group.add_option("--data", flags.paths, "Files, or directories of files; every file ends a document")
+      ->required(!input)
       ->type_name("PATH");
   oneOf(command.add_option("--format", flags.format,
                            "How files are read: text (bytes), jsonl (one object per line), u16, u32 (raw tokens, "
