@@ -80,7 +80,7 @@ static Status represent(const Sequence &sequence, std::string &out) {
 
 static Status represent(const Value &value, std::string &out) {
   if (const std::string *text = value.text()) {
-    out += inQuotes(*text);
+    out += value.as<Text>()->safe ? fmt::format("Markup({})", inQuotes(*text)) : inQuotes(*text);
   } else if (value.is<Undefined>()) {
     out += "Undefined";
   } else if (value.is<None>()) {

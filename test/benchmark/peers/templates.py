@@ -172,13 +172,13 @@ a\R\N{% if b -%}\R\N  b\R\N{%- endif %}\R\N  {{- n -}}  c\R\N
 
 def rendered(template, values):
     try:
-        return compiled(template).render(**values)
+        return compiled(template).render(**json.loads(json.dumps(values)))  # some filters change lists
     except Exception:  # whatever it is, it is refused
         return None
 
 
-FILTERS = """abs capitalize count d dictsort e escape first float indent int join last length list lower max min
-    reverse round safe sort string sum title tojson trim upper""".split()
+FILTERS = """abs capitalize count d dictsort first float indent int join last length list lower max min
+    reverse round sort string sum title tojson trim upper""".split()
 ATOMS = ["1", "0", "2", "-1", "1.5", "'a'", "'b,c'", '"it\'s"', "true", "none", "[]", "[1, 'x']", "{'a': 1}", "(1, 2)",
          "'%s'", "' 3.5 '", "nothing"]
 TESTS = """defined undefined none string number mapping sequence iterable boolean true false integer float odd even lower
