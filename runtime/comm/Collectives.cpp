@@ -147,8 +147,11 @@ Expected<uint64_t> bytesToReceive(const BlockRows &expected, const BlockRows &se
   if (__builtin_mul_overflow(static_cast<uint64_t>(expected.rows), expected.rowBytes, &bytes))
     return Status::error(ErrorCode::overflow, "the number of bytes overflows");
   if (bytes > blockBytes)
-    return Status::error(ErrorCode::overflow, "{} rows of {} bytes exceed the block of {} bytes", expected.rows,
-                         expected.rowBytes, blockBytes);
+    return Status::error(
+        ErrorCode::overflow,
+        "{} rows of {} bytes exceed the block of {} bytes, which has room for {}; valid: a program with "
+        "more room for rows of experts (a larger --expert-room, or none)",
+        expected.rows, expected.rowBytes, blockBytes, blockBytes / expected.rowBytes);
   return bytes;
 }
 
