@@ -116,7 +116,7 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
   if (*kind == "dense") {
     DenseSpec spec = readDense(r);
     spec.residual = readResidual(r, errors, model);
-    spec.normPlacement = readPlacement(r);
+    spec.normPlacement = readPlacement(r, model);
     return spec;
   }
   MoeSpec spec;
@@ -138,6 +138,6 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
   readRouter(r, errors, spec.router);
   readCapacity(r, spec);
   spec.residual = readResidual(r, errors, model);
-  spec.normPlacement = readPlacement(r);
+  spec.normPlacement = readPlacement(r, model);
   return spec;
 }

@@ -449,7 +449,7 @@ std::optional<MixerSpec> braid::readMixer(const Value &object, const std::string
     return std::nullopt;
   }
   std::optional<ResidualScale> residual = readResidual(r, errors, model);
-  std::optional<NormPlacement> placement = readPlacement(r);
+  std::optional<NormPlacement> placement = readPlacement(r, model);
   double inputMultiplier = 1.0;
   r.number("input_multiplier", inputMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
   auto with = [&](auto spec) {

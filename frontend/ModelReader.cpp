@@ -70,15 +70,17 @@ StringRef braid::nameOf(NormPlacement placement) {
   llvm_unreachable("all placements are above");
 }
 
-static std::optional<NormPlacement> readPlacement(Reader &r, llvm::ArrayRef<NormPlacement> valid) {
-  std::string text;
+static NormPlacement readPlacement(Reader &r, llvm::ArrayRef<NormPlacement> valid, NormPlacement otherwise) {
+  std::string text = nameOf(otherwise).str();
   r.choice("norm_placement", text, llvm::map_to_vector(valid, nameOf));
   const auto *found = llvm::find_if(valid, [&](NormPlacement placement) { return text == nameOf(placement); });
-  return found == valid.end() ? std::nullopt : std::optional(*found);
+  return found == valid.end() ? otherwise : *found;
 }
 
-std::optional<NormPlacement> braid::readPlacement(Reader &r) {
-  return ::readPlacement(r, {NormPlacement::pre, NormPlacement::sandwich, NormPlacement::output});
+std::optional<NormPlacement> braid::readPlacement(Reader &r, const ModelSpec &model) {
+  NormPlacement own =
+      ::readPlacement(r, {NormPlacement::pre, NormPlacement::sandwich, NormPlacement::output}, model.normPlacement);
+  return r.has("norm_placement") ? std::optional(own) : std::nullopt;
 }
 
 /// alpha of "deepnorm": (residual sums)^(1/4), which is (2 num_layers)^(1/4) where layers have two parts (Wang et al. 2022).
@@ -248,7 +250,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     n.number("eps", spec.norm.eps, 0.0, 1.0, /*leastAllowed=*/false);
     spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
   }
-  spec.normPlacement = ::readPlacement(r, placements).value_or(NormPlacement::pre);
+  spec.normPlacement = ::readPlacement(r, placements, NormPlacement::pre);
   {
     Reader s(objectOrEmpty(r, "residual", errors), "residual", errors);
     s.choice("from", spec.residual.from, {"input", "normed"});

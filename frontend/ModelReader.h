@@ -12,7 +12,7 @@ const json::Value &objectOrEmpty(json::Reader &parent, llvm::StringRef key, json
 /// The factors of one part, over those of the model.
 std::optional<ResidualScale> readResidual(json::Reader &r, json::Errors &errors, const ModelSpec &model);
 /// Where the norms of a part stand, if it says so: not "post", which is of what passes by all parts.
-std::optional<NormPlacement> readPlacement(json::Reader &r);
+std::optional<NormPlacement> readPlacement(json::Reader &r, const ModelSpec &model);
 /// One of `mixers`; none: reported.
 std::optional<MixerSpec> readMixer(const json::Value &object, const std::string &path, json::Errors &errors,
                                    const ModelSpec &model);

@@ -1,9 +1,10 @@
-// Stands in for the parts of the runtime that call oneDNN and MPI, and for tokenizers with what matches and normalizes
-// their texts, in braid-run-bundled: programs for CPUs with matrix products, ranks that are processes, and tokenizers
-// are refused.
+// Stands in for the parts of the runtime that call oneDNN and MPI, and for tokenizers and chat templates with what
+// matches and normalizes their texts, in braid-run-bundled: programs for CPUs with matrix products, ranks that are
+// processes, and tokenizers are refused.
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/WidenedMatmul.h"
+#include "runtime/template/ChatTemplate.h"
 #include "runtime/text/Tokenizer.h"
 
 namespace braid::runtime {
@@ -53,5 +54,10 @@ TextEncoders::TextEncoders(std::shared_ptr<const Tokenizer>, unsigned) {}
 Expected<std::vector<std::vector<int32_t>>> TextEncoders::encode(std::span<const std::string>, size_t &) {
   return noTokenizers();
 }
+
+Expected<Chat> chatOf(const nlohmann::ordered_json &) { return noTokenizers(); }
+Expected<ChatTemplate> ChatTemplate::load(const std::string &, const std::string &) { return noTokenizers(); }
+Expected<std::string> ChatTemplate::render(const Chat &, std::time_t) const { return noTokenizers(); }
+std::optional<std::string> ChatTemplate::endToken() const { return std::nullopt; }
 
 } // namespace braid::runtime
