@@ -104,7 +104,8 @@ class Source:
     def mixers(self):
         """Letter: settings; a letter for every kind bare, one for every kind with all parts."""
         letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-        base = {next(letters): {"kind": kind, "heads": 2, "head_dim": 8} | NEEDED.get(kind, {}) for kind in self.kinds()}
+        heads = lambda kind: {} if kind == "short_conv" else {"heads": 2, "head_dim": 8}  # which has none
+        base = {next(letters): {"kind": kind} | heads(kind) | NEEDED.get(kind, {}) for kind in self.kinds()}
         refused = set()
         for letter, settings in base.items():
             refused |= set(re.findall(r"mixers\.(\w)\.(\w+): unknown key", self.errors({letter: settings | FEATURES})))
@@ -112,8 +113,9 @@ class Source:
         for letter, settings in base.items():
             taken = [key for key in FEATURES if (letter, key) not in refused]
             if self.parts != "full":
-                # Whose inputs call conv(..) has one of the default taps, and rope(..) turns all features.
-                mixers[letter] = settings | {key: OFF[key] for key in taken if not (key in ("conv", "rope") and "inputs" in settings)}
+                # Whose inputs call conv(..) has one of the default taps, as short_conv, and rope(..) turns all features.
+                stays = {"conv", "rope"} if "inputs" in settings else {"conv"} if settings["kind"] == "short_conv" else set()
+                mixers[letter] = settings | {key: OFF[key] for key in taken if key not in stays}
             if self.parts != "bare":
                 mixers[next(letters)] = settings | {key: FEATURES[key] for key in taken}
         self.write(mixers)

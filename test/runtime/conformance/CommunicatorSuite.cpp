@@ -279,7 +279,9 @@ TEST(Communicators, BadCountsAreNamed) {
   };
   constexpr Case cases[] = {
       {3, 4, 64, "expects 4 rows of 4 bytes but 3 rows of 4 bytes come"},
-      {3, 3, 8, "3 rows of 4 bytes exceed the block of 8 bytes"},
+      {3, 3, 8,
+       "3 rows of 4 bytes exceed the block of 8 bytes, which has room for 2; valid: a program with more room for rows "
+       "of experts (a larger --expert-room, or none)"},
       {-2, -2, 64, "expects -2 rows of 4 bytes but -2 rows of 4 bytes come"},
   };
   for (int ranks : communicatorBackend().worldSizes())
