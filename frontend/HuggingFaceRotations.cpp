@@ -129,14 +129,14 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   std::optional<Value> scaling;
   auto compareType = [&](StringRef type) {
     std::vector<std::string> keys = {ofParameters + ".rope_type", ofParameters + ".type"};
-    if (!isLocal)
+    if (!isLocal && !isLfm3())
       keys.insert(keys.begin(), {"rope_scaling.rope_type", "rope_scaling.type"});
     const Value *usual = family.hasSinks && !isUsual ? nullptr : none.find("rope_type");
     compare(keys, stringValue(type), usual ? *usual : stringValue("default"));
   };
   auto inObjects = [&](StringRef field) {
     std::vector<std::string> keys = {ofParameters + "." + field.str()};
-    if (!isLocal)
+    if (!isLocal && !isLfm3())
       keys.insert(keys.begin(), ("rope_scaling." + field).str());
     return keys;
   };
@@ -195,7 +195,7 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
     for (const Field &field : rope->fields) {
       std::string path = key + "." + field.name;
       if (field.name == "rope_theta") {
-        if (own && !isEqual(*own, field.value))
+        if (own && !isEqual(*own, field.value) && !isBailing()) // of which the object's goes before
           errors.report(path, describe(field.value) + " is not " + thetaKey.str() + " " + describe(*own) +
                                   "; valid: one of the two keys");
         theta = named(field.value, path);
@@ -221,11 +221,21 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   if (!isLocal || family.isGemma)
     thetas.push_back(thetaKey.str());
   compare(thetas, theta, numberValue(usualTheta));
-  // A share that rotary_dim says may stand elsewhere, where transformers has written it.
-  compare(alsoOwn("partial_rotary_factor"), turns,
+  // A share that rotary_dim says may stand elsewhere, where transformers has written it. An object of lfm3 without a
+  // share, which says its type, turns all pairs; without an object half of them turn.
+  std::vector<std::string> shares = alsoOwn("partial_rotary_factor");
+  std::vector<Value> whole;
+  if (isLfm3() && !isLocal) {
+    shares = {ofParameters + ".partial_rotary_factor", ofParameters + ".rope_type"};
+    for (StringRef type : {"default", "linear", "llama3", "yarn", "proportional"})
+      if (isEqual(turns, numberValue(1.0)))
+        whole.push_back(stringValue(type));
+  }
+  compare(shares, turns,
           llvm::is_contained(known, "rotary_dim") && config.find("rotary_dim") ? turns
           : none.find("partial_rotary_factor")                                 ? *none.find("partial_rotary_factor")
-                                                                               : numberValue(family.turns));
+                                                                               : numberValue(family.turns),
+          /*null=*/nullptr, whole);
   std::vector<Field> fields = {{"theta", std::move(theta)}};
   if (family.turnsNeighbours)
     fields.push_back({"layout", stringValue("interleaved")});

@@ -507,6 +507,8 @@ DictionaryAttr ModelBuilder::metadata() {
       {"train.seed", std::to_string(t.seed)}};
   if (spec.train.microBatches > 0)
     entries.push_back({"train.micro_batches", std::to_string(spec.train.microBatches)});
+  if (spec.schedule.expertRoom)
+    entries.push_back({"schedule.expert_room", numberText(*spec.schedule.expertRoom)});
   if (spec.schedule.stages > 1)
     entries.push_back({"schedule.stage_order", spec.schedule.stageOrder});
   if (!spec.config.empty())

@@ -182,12 +182,18 @@ Expected<std::string> ChatTemplate::render(const Chat &chat, std::time_t now) co
     std::vector<std::string> names;
     for (const auto &[name, parsed] : templates)
       names.push_back(escaped(name));
-    return Status::error(ErrorCode::unsupported, "of the chat templates {} none is the default; valid: --chat-template",
-                         fmt::join(names, ", "));
+    return Status::error(ErrorCode::unsupported, "{}; valid: --chat-template",
+                         names.empty()
+                             ? "there is no chat template"
+                             : fmt::format("of the chat templates {} none is the default", fmt::join(names, ", ")));
   }
   OrderedJson variables = specialTokens;
-  for (const auto &[name, value] : chat.variables.items())
+  for (const auto &[name, value] : chat.variables.items()) {
+    static constexpr std::string_view ofChat[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    if (std::ranges::find(ofChat, std::string_view(name)) != std::end(ofChat))
+      return Status::error("chat_template_kwargs: '{}' is what the chat itself is; valid: other names", name);
     variables[name] = value;
+  }
   OrderedJson messages = OrderedJson::array();
   for (const OrderedJson &message : chat.messages)
     messages.push_back(plainMessage(message));

@@ -35,7 +35,7 @@ Expected<std::string> Evaluator::render(const Block &block, std::unordered_map<s
 // ---- Statements -----------------------------------------------------------------------------------------------------
 
 Status Evaluator::write(std::string_view text, std::string &out) {
-  BRAID_TRY(budget.take(text.size() / 64));
+  BRAID_TRY(budget.take(text.size() / Budget::bytesOfStep));
   if (out.size() + text.size() > mostOutput)
     return Status::error(ErrorCode::overflow, "writes more than {} bytes", mostOutput);
   out += text;

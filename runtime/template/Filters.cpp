@@ -80,13 +80,13 @@ std::string htmlEscaped(std::string_view text) {
 Expected<Value> escapeHtml(const Call &call) {
   BRAID_ASSIGN(std::string text, textOf(call));
   bool safe = call.value.text() && call.value.as<Text>()->safe;
-  BRAID_TRY(call.budget.take(text.size() / 64));
+  BRAID_TRY(call.budget.take(text.size() / Budget::bytesOfStep));
   return Value(Text{std::make_shared<const std::string>(safe ? text : htmlEscaped(text)), true});
 }
 
 Expected<Value> safe(const Call &call) {
   BRAID_ASSIGN(std::string text, textOf(call));
-  BRAID_TRY(call.budget.take(text.size() / 64));
+  BRAID_TRY(call.budget.take(text.size() / Budget::bytesOfStep));
   return Value(Text{std::make_shared<const std::string>(std::move(text)), true});
 }
 
@@ -134,7 +134,7 @@ Expected<Value> indent(const Call &call) {
   std::vector<std::string> lines = splitLines(text + "\n", false);
   std::string result = call.given.isTrue(1) ? by : "";
   for (size_t i = 0; i < lines.size(); ++i) {
-    BRAID_TRY(call.budget.take(1 + by.size() / 64));
+    BRAID_TRY(call.budget.take(1 + by.size() / Budget::bytesOfStep));
     result += i > 0 ? "\n" : "";
     result += i > 0 && (call.given.isTrue(2) || !lines[i].empty()) ? by : "";
     result += lines[i];
@@ -298,7 +298,7 @@ Expected<Value> join(const Call &call) {
       BRAID_ASSIGN(item, call.builtins.path(item, *call.given[1]));
     }
     BRAID_ASSIGN(std::string text, printed(item));
-    BRAID_TRY(call.budget.take((between.size() + text.size()) / 64));
+    BRAID_TRY(call.budget.take((between.size() + text.size()) / Budget::bytesOfStep));
     result += i > 0 ? between : "";
     result += text;
   }

@@ -87,7 +87,7 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// Python's split(); `most` below 0: all. Pieces of rsplit() are counted from the end.
+// Python's split(); `most` below 0: all. Pieces of rsplit() are counted from the end. No more than there are steps for.
 Texts splitText(std::string_view text, const std::string *separator, int64_t most, bool fromEnd) {
   Texts pieces;
   auto isMore = [&] { return most < 0 || static_cast<int64_t>(pieces.size()) < most; };
@@ -103,7 +103,7 @@ Texts splitText(std::string_view text, const std::string *separator, int64_t mos
           break;
         bytes += fromEnd ? rest.size() - begin : firstCharacterBytes(rest);
       }
-      if (!isMore()) {
+      if (!isMore() || pieces.size() > Budget::mostSteps) {
         pieces.emplace_back(text); // with the blanks at its other end
         break;
       }
@@ -113,7 +113,7 @@ Texts splitText(std::string_view text, const std::string *separator, int64_t mos
   } else {
     for (;;) {
       size_t at = !isMore() ? std::string_view::npos : fromEnd ? text.rfind(*separator) : text.find(*separator);
-      if (at == std::string_view::npos)
+      if (at == std::string_view::npos || pieces.size() > Budget::mostSteps)
         break;
       pieces.emplace_back(fromEnd ? text.substr(at + separator->size()) : text.substr(0, at));
       text = fromEnd ? text.substr(0, at) : text.substr(at + separator->size());
@@ -128,7 +128,7 @@ Texts splitText(std::string_view text, const std::string *separator, int64_t mos
 Expected<Value> listOf(Budget &budget, Texts texts, Sequence::Kind kind = Sequence::Kind::list) {
   std::vector<Value> items;
   for (std::string &text : texts) {
-    BRAID_TRY(budget.take(1 + text.size() / 64));
+    BRAID_TRY(budget.take(1 + text.size() / Budget::bytesOfStep));
     items.emplace_back(std::move(text));
   }
   return makeSequence(budget, std::move(items), kind);
@@ -160,7 +160,7 @@ Expected<Value> replaced(Budget &budget, const std::string &text, const std::str
     if (found == std::string::npos)
       break;
     result.append(text, at, found - at);
-    BRAID_TRY(budget.take(1 + to.size() / 64));
+    BRAID_TRY(budget.take(1 + to.size() / Budget::bytesOfStep));
     result += to;
     at = found + from.size();
   }
@@ -330,7 +330,7 @@ private:
     for (size_t i = 0; i < items.size(); ++i) {
       if (!items[i].text())
         return Status::error("joins texts, but item {} is '{}'", i, typeName(items[i]));
-      BRAID_TRY(budget.take((text.size() + items[i].text()->size()) / 64));
+      BRAID_TRY(budget.take((text.size() + items[i].text()->size()) / Budget::bytesOfStep));
       result += i > 0 ? text : "";
       result += *items[i].text();
     }

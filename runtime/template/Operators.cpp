@@ -77,9 +77,9 @@ Expected<Value> reals(std::string_view sign, double left, double right) {
 Expected<Value> repeated(Budget &budget, const Value &value, int64_t times) {
   uint64_t count = static_cast<uint64_t>(std::max<int64_t>(times, 0));
   if (const std::string *text = value.text()) {
-    if (!text->empty() && count > 64 * Budget::mostSteps / text->size())
+    if (!text->empty() && count > Budget::bytesOfStep * Budget::mostSteps / text->size())
       return budget.take(UINT64_MAX);
-    BRAID_TRY(budget.take(count * text->size() / 64));
+    BRAID_TRY(budget.take(count * text->size() / Budget::bytesOfStep));
     std::string result;
     result.reserve(count * text->size());
     for (uint64_t i = 0; i < count && !text->empty(); ++i)
@@ -211,7 +211,7 @@ Expected<Value> Builtins::binary(std::string_view sign, const Value &left, const
       if (safe.safe && !other.safe && other.bytes->find_first_of("&<>'\"") != std::string::npos)
         return Status::error(ErrorCode::unsupported,
                              "'+' escapes what is added to a text behind |safe, which is not read");
-    BRAID_TRY(budget.take((a.bytes->size() + b.bytes->size()) / 64));
+    BRAID_TRY(budget.take((a.bytes->size() + b.bytes->size()) / Budget::bytesOfStep));
     return Value(Text{std::make_shared<const std::string>(*a.bytes + *b.bytes), a.safe || b.safe});
   }
   if (sign == "+" && isListOrTuple(left) && isListOrTuple(right) && left.sequence()->kind == right.sequence()->kind) {

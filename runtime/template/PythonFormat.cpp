@@ -181,7 +181,7 @@ Expected<std::string> braceFormatted(Builtins &builtins, std::string_view format
     if (!value)
       return Status::error("the format has '{{{}}}', of which nothing was given", escaped(field));
     BRAID_ASSIGN(std::string text, printed(*value));
-    BRAID_TRY(builtins.budget.take(1 + text.size() / 64));
+    BRAID_TRY(builtins.budget.take(1 + text.size() / Budget::bytesOfStep));
     result += text;
   }
   return result;

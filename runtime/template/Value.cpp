@@ -109,7 +109,7 @@ Expected<Value> makeDict(Budget &budget, Dict dict) {
 }
 
 Expected<Value> makeText(Budget &budget, std::string text) {
-  BRAID_TRY(budget.take(text.size() / 64));
+  BRAID_TRY(budget.take(text.size() / Budget::bytesOfStep));
   return Value(std::move(text));
 }
 
@@ -273,7 +273,7 @@ Expected<bool> contains(Budget &budget, const Value &container, const Value &ite
   if (const std::string *text = container.text()) {
     if (!item.text())
       return Status::error("'in' a str asks for a str, not for '{}'", typeName(item));
-    BRAID_TRY(budget.take(text->size() / 64));
+    BRAID_TRY(budget.take(text->size() / Budget::bytesOfStep));
     return text->find(*item.text()) != std::string::npos;
   }
   if (const Dict *dict = container.dict()) {

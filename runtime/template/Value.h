@@ -19,8 +19,8 @@ namespace braid::runtime::jinja {
 // What one rendering may do: templates come with weights from anywhere.
 class Budget {
 public:
-  // An evaluated node, an element of a list, or 64 bytes of a text is a step.
-  static constexpr uint64_t mostSteps = uint64_t(1) << 24;
+  // An evaluated node, an element of a list, or so many bytes of a text is a step.
+  static constexpr uint64_t mostSteps = uint64_t(1) << 24, bytesOfStep = 16;
 
   Status take(uint64_t steps) {
     if (steps > left)

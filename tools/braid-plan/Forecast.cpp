@@ -34,6 +34,7 @@ struct Experts {
   int64_t topK = 0, count = 0;
   double cappedTokens = 0;
   double kept = 1; ///< the share of chosen rows that find a slot when every expert is chosen as often
+  double batchRows = 1, room = 0; ///< of a rank; room for a peer's rows, in even shares (0: for all)
 };
 
 /// Whether the entry takes a batch, of which ranks along dp have rows.
@@ -41,15 +42,12 @@ bool isOfBatches(llvm::StringRef entry) {
   return llvm::is_contained({"train_step", "accumulate_step", "eval_step"}, entry);
 }
 
-/// What the entry's input of tokens holds on one rank.
-double rankTokens(const Program &program, const runtime::EntryInfo &entry) {
+/// What the entry's input of tokens holds on one rank: rows of the batch, and tokens of each.
+std::pair<double, double> rankTokens(const Program &program, const runtime::EntryInfo &entry) {
   auto tokens = runtime::entryInput(program, entry, "tokens");
-  if (!tokens.ok())
-    return 0;
-  double count = 1;
-  for (int64_t size : (*tokens)->shape)
-    count *= static_cast<double>(size);
-  return count;
+  if (!tokens.ok() || (*tokens)->shape.size() != 2)
+    return {0, 0};
+  return {static_cast<double>((*tokens)->shape[0]), static_cast<double>((*tokens)->shape[1])};
 }
 
 /// By the description that the program was compiled from; empty: there is none.
@@ -64,15 +62,20 @@ std::vector<Experts> expertsOf(const Program &program, const std::string &entry)
   // Peers' rows are bounded only where tokens are not sliced.
   bool sliced = program.metadata("pipeline").value_or("none") != "none";
   // Those of a pass through the layers.
-  double tokens = rankTokens(program, *program.findEntry(entry));
+  auto [rows, length] = rankTokens(program, *program.findEntry(entry));
   if (isOfBatches(entry))
-    tokens /= numberOf(program, "train.micro_batches", 1);
+    rows /= numberOf(program, "train.micro_batches", 1);
+  double room = numberOf(program, "schedule.expert_room", 0);
   std::vector<Experts> experts(model->numLayers);
   for (auto [layer, own] : llvm::enumerate(experts))
     if (const auto *moe = std::get_if<MoeSpec>(model->findFfn(model->ffnOf(layer))); moe && !moe->paddedSlots)
       // Buffers of slices have room for every row: a capacity bounds what is in them.
-      own = {moe->topK, moe->numExperts, moe->capacityFactor && !sliced ? tokens : 0,
-             std::min(moe->capacityFactor.value_or(1), 1.0)};
+      own = {moe->topK,
+             moe->numExperts,
+             moe->capacityFactor && !sliced ? rows * length : 0,
+             std::min(moe->capacityFactor.value_or(1), 1.0),
+             rows,
+             room};
   return experts;
 }
 
@@ -262,8 +265,13 @@ private:
     double chosen = own.kept * static_cast<double>(own.topK);
     if (own.cappedTokens > 0)
       return std::min(1.0, chosen * own.cappedTokens / std::max(rows, 1.0));
-    // A peer's buffer takes what every token may send to it.
-    return std::min(1.0, chosen / static_cast<double>(peers * std::min(own.topK, own.count / peers)));
+    // A peer's buffer takes what every token may send to it, or has room for so many of the tokens that stand side by
+    // side in the rows of the batch (passes/shard/Experts).
+    auto ranks = static_cast<double>(peers);
+    double most = own.batchRows * static_cast<double>(std::min(own.topK, own.count / peers));
+    if (own.room > 0)
+      most = std::min(most, std::ceil(own.room * own.batchRows * static_cast<double>(own.topK) / ranks));
+    return std::min(1.0, chosen * own.batchRows / std::max(ranks * most, 1e-9));
   }
 
   /// Of the collective, which takes at least what its messages take of the rank's own processor, and of that.
@@ -408,7 +416,8 @@ double plan::tokensOf(const Program &program, const runtime::EntryInfo &entry) {
   double ranks = 1;
   for (const char *axis : {"dp", "sp"})
     ranks *= isOfBatches(entry.name) ? program.mesh().size(axis).value_or(1) : 1;
-  return ranks * rankTokens(program, entry);
+  auto [rows, length] = rankTokens(program, entry);
+  return ranks * rows * length;
 }
 
 std::vector<std::string> plan::defaultEntries(const runtime::Program &program) {

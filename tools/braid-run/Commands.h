@@ -78,6 +78,7 @@ CLI::Option *addTokenizerOption(CLI::App &command, std::string &path);
 struct Texts {
   Tokenizer tokenizer;
   std::string directory = "."; // where it lies, or the weights do; there are chat templates
+  runtime::Status missing = runtime::Status::success(); // why the weights are not there
   runtime::Status unread = runtime::Status::success(); // why what lies beside the weights does not; tokens need none
 };
 // In which its file lies.

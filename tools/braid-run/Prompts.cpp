@@ -114,8 +114,10 @@ private:
       if (!variables.is_object())
         return Status::error("--chat-template-kwargs: is no JSON object; valid: {{\"enable_thinking\": false}}");
     }
-    if (flags.chatTemplate.empty())
+    if (flags.chatTemplate.empty()) {
+      BRAID_TRY(texts.missing); // whose weights are not there has no template either
       BRAID_TRY(checkKept(texts.directory));
+    }
     Expected<ChatTemplate> read = ChatTemplate::load(texts.directory, flags.chatTemplate);
     if (!read)
       return flags.chatTemplate.empty() && read.status().code() == ErrorCode::notFound

@@ -76,8 +76,10 @@ Expected<Texts> textsOf(const Program &program, const std::string &path, const s
     return texts;
   }
   Expected<std::string> directory = checkpoint.empty() ? checkpoint : resolveCheckpoint(checkpoint);
-  if (!directory || directory->empty()) // whoever reads the weights says what is wrong
+  if (!directory || directory->empty()) { // whoever reads the weights says what is wrong
+    texts.missing = directory.status();
     return texts;
+  }
   texts.directory = *directory;
   std::string beside = fmt::format("{}/{}", *directory, CheckpointIndex::tokenizerFile);
   std::optional<ContentHash> known;
