@@ -103,7 +103,8 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("name": 7)", "m.json:3: name: 7 is not a string"},
       {R"("name": "base")", R"("nam": "base")", "m.json:3: nam: unknown key; did you mean name?"},
       {R"("name": "base")", R"("schedule": {"degree": 2})",
-       "m.json:3: schedule.degree: unknown key; valid: recompute, activation_budget, sp_algorithm, pipeline, "
+       "m.json:3: schedule.degree: unknown key; valid: recompute, activation_budget, expert_room, sp_algorithm, "
+       "pipeline, "
        "overlap_degree, overlap_degrees, stage_layers, stage_order, slicing, chunk_size, machine, tuned"},
       {R"("name": "base")", R"("schedule": {"stage_layers": "2,-1"})",
        "m.json:3: schedule.stage_layers: \"-1\" is not a number of layers; valid: one of 0 to 1024 for each stage, as "
