@@ -102,8 +102,9 @@ std::string Translation::typesOf(StringRef key, const Value &types, const Value 
   }
   if (integerIn(layers, 1024) && each.size() == static_cast<size_t>(layers.integer))
     return shortest(each);
-  errors.report(key,
-                llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), describe(layers)).str());
+  if (integerIn(layers, 1024)) // what else it is, is reported where it is read
+    errors.report(key,
+                  llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", each.size(), layers.integer).str());
   return std::string{linear, 'N'};
 }
 
@@ -154,6 +155,32 @@ std::string Translation::turningLayers(const Value &layers) {
   return shortest(pattern);
 }
 
+/// Of every so many layers the last one has attention (N), as `key` says, unless a list of types says which.
+std::string Translation::attentionEvery(StringRef key, const Value *given, int64_t usual, const Value *types,
+                                        const Value &layers) {
+  auto patternOf = [&](int64_t every) {
+    std::string each;
+    for (int64_t layer = 0; integerIn(layers, 1024) && layer < layers.integer; ++layer)
+      each += (layer + 1) % every ? 'L' : 'N';
+    return each.empty() ? "LN" : shortest(each);
+  };
+  const Value otherwise = numberValue(usual), &every = given ? *given : otherwise;
+  std::string pattern = "LN";
+  if (types)
+    pattern = typesOf("layer_types", *types, layers, 'L');
+  else if (!integerIn(every, INT32_MAX))
+    errors.report(key, describe(every) + " is not an integer above 0");
+  else
+    pattern = patternOf(every.integer);
+  auto size = static_cast<int64_t>(pattern.size()); // a number may say the same
+  std::vector<Value> same;
+  if (size <= 1024 && patternOf(size) == pattern)
+    same.push_back(numberValue(size));
+  compare({"layer_types", key.str()}, typesIn(pattern, layers, 'L'), typesIn(patternOf(usual), layers, 'L'),
+          /*null=*/nullptr, same);
+  return pattern;
+}
+
 /// L: the gated delta rule or lightning attention, N: attention, P: without rotations.
 void Translation::mixers(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = "N";
@@ -163,27 +190,7 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
   if (family.hasLightning && types)
     pattern = typesOf("layer_types", *types, layers, 'L');
   if (family.hybrid) {
-    const Value usual = numberValue(int64_t(4)), *given = take("full_attention_interval"),
-                &interval = given ? *given : usual;
-    auto patternOf = [&](int64_t every) {
-      std::string each;
-      for (int64_t layer = 0; integerIn(layers, 1024) && layer < layers.integer; ++layer)
-        each += (layer + 1) % every ? 'L' : 'N';
-      return each.empty() ? "LN" : shortest(each);
-    };
-    pattern = "LN";
-    if (types)
-      pattern = typesOf("layer_types", *types, layers, 'L');
-    else if (!integerIn(interval, INT32_MAX))
-      errors.report("full_attention_interval", describe(interval) + " is not an integer above 0");
-    else
-      pattern = patternOf(interval.integer);
-    int64_t every = static_cast<int64_t>(pattern.size()); // of which the last one has attention, if an interval says so
-    std::vector<Value> same;
-    if (every <= 1024 && patternOf(every) == pattern)
-      same.push_back(numberValue(every));
-    compare({"layer_types", "full_attention_interval"}, typesIn(pattern, layers, 'L'),
-            typesIn(patternOf(usual.integer), layers, 'L'), /*null=*/nullptr, same);
+    pattern = attentionEvery("full_attention_interval", take("full_attention_interval"), 4, types, layers);
   }
   if (family.hasLightning)
     compare({"layer_types"}, typesIn(pattern, layers, 'L'), typesIn(integerIn(layers, 1) ? "N" : "NL", layers, 'L'));

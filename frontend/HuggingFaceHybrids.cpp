@@ -31,10 +31,9 @@ std::string Translation::typesOfLfm3(const Value &layers) {
   const Value *types = takeOptional(key);
   if (types && types->kind != Kind::array)
     errors.report(key, describe(*types) + " is not a list or null");
-  else if (types && types->items.size() != usual.size())
+  else if (types && integerIn(layers, 1024) && types->items.size() != usual.size())
     errors.report(
-        key,
-        llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", types->items.size(), describe(layers)).str());
+        key, llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", types->items.size(), layers.integer).str());
   else if (types)
     for (auto [i, type] : llvm::enumerate(types->items)) {
       auto known = llvm::find_if(names, [&](auto &each) { return isEqual(type, stringValue(each.first)); });

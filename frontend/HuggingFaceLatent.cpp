@@ -156,27 +156,8 @@ Value Translation::kimiDelta(const Value &layers, std::string &pattern) {
 /// The same of Ling: as many heads as attention has, decays of a whole projection, which may have a bound; latent
 /// attention is the last of every so many layers.
 Value Translation::bailingDelta(const Value &layers, std::string &pattern) {
-  const Value usual = numberValue(int64_t(6)), *given = takeOptional("layer_group_size"),
-              &every = given ? *given : usual, *types = takeOptional("layer_types");
-  auto patternOf = [&](int64_t every) {
-    std::string each;
-    for (int64_t layer = 0; integerIn(layers, 1024) && layer < layers.integer; ++layer)
-      each += (layer + 1) % every ? 'L' : 'N';
-    return each.empty() ? "LN" : shortest(each);
-  };
-  pattern = "LN";
-  if (types)
-    pattern = typesOf("layer_types", *types, layers, 'L');
-  else if (!integerIn(every, INT32_MAX))
-    errors.report("layer_group_size", describe(every) + " is not an integer above 0");
-  else
-    pattern = patternOf(every.integer);
-  auto size = static_cast<int64_t>(pattern.size()); // of which the last one has attention, if a number says so
-  std::vector<Value> same;
-  if (patternOf(size) == pattern)
-    same.push_back(numberValue(size));
-  compare({"layer_types", "layer_group_size"}, typesIn(pattern, layers, 'L'),
-          typesIn(patternOf(usual.integer), layers, 'L'), /*null=*/nullptr, same);
+  const Value *types = takeOptional("layer_types");
+  pattern = attentionEvery("layer_group_size", takeOptional("layer_group_size"), 6, types, layers);
   // Under the second name transformers writes what it has read under the first.
   auto written = [&](StringRef key, StringRef later, const Value &usual) {
     const Value *given = take(key), *own = take(later);

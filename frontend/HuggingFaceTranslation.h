@@ -147,6 +147,8 @@ private:
   void layersOfZamba(const Value &layers, Value &mixers, std::vector<Field> &shared);
   void fixedKeysOfZamba();
   std::string typesOf(llvm::StringRef key, const Value &types, const Value &layers, char linear);
+  std::string attentionEvery(llvm::StringRef key, const Value *given, int64_t usual, const Value *types,
+                             const Value &layers);
   std::vector<int64_t> layersIn(llvm::StringRef key, const Value &layers);
   bool onlyFullAttention();
   Value typesIn(llvm::StringRef pattern, const Value &layers, char linear);

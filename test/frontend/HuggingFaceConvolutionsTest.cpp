@@ -151,6 +151,10 @@ TEST(HuggingFace, ConvolutionErrors) {
     std::vector<std::string> errors = parse(config(family, more)).errors;
     EXPECT_EQ(errors.empty() ? "none" : errors[0], std::string("config.json:") + message); // of several places
   }
+  // How many layers there are is said once, where it is read.
+  for (const char *family : {"lfm2", "lfm3", "qwen3_next"})
+    expectError(config(family, R"("num_hidden_layers": [1], "layer_types": ["full_attention"])"),
+                "config.json:2: num_hidden_layers: a list is not an integer; valid: 1 to 1024");
 }
 
 } // namespace

@@ -140,7 +140,7 @@ struct Memory {
     if (size("pp") > 1 && rows > parts)
       fewer = fmt::format("more --micro-batches than {:.0f}, {}", parts, fewer);
     // A budget that is met keeps no more than it allows; one that is not has everything computed again.
-    bool hasRoomForAll = size("ep") > 1 && !asked.expertRoom;
+    bool hasRoomForAll = size("ep") > 1 && numberOf(program, "schedule.expert_room", 0) == 0;
     if (name == "saved" && (asked.recompute == "all" || asked.activationBudget))
       return fmt::format("what layers begin with and, with experts on ep = {} ranks, room for rows that these may "
                          "send: {}{}, a smaller ep, or a "
