@@ -30,7 +30,7 @@ def instances():
 def mixer(kind):
     """Its settings, with heads that two ranks divide; where there is one, its channels are the layer's input (mamba, s4d)."""
     settings = {"kind": kind} | MIXERS[kind][0]
-    return settings | {"heads": 2, "value_dim": WIDTH // 2} if settings["heads"] == 1 else settings
+    return settings | {"heads": 2, "value_dim": WIDTH // 2} if settings.get("heads") == 1 else settings
 
 
 def describe(kinds, ffn="D"):

@@ -246,7 +246,8 @@ def check_moe(rng):
 def check_model(rng):
     """One layer of every mixer: gradients of the whole model with respect to every weight."""
     for kind in DEFAULTS:
-        mixer = {"kind": kind, "heads": 2, "head_dim": 4} | ({"q_rank": 5, "kv_rank": 3, "rope_dim": 2, "value_dim": 6} if kind == "mla" else {})
+        heads = {} if kind == "short_conv" else {"heads": 2, "head_dim": 4}  # which has none
+        mixer = {"kind": kind} | heads | ({"q_rank": 5, "kv_rank": 3, "rope_dim": 2, "value_dim": 6} if kind == "mla" else {})
         d = {
             "num_layers": 1,
             "layer_pattern": "X",
@@ -273,7 +274,7 @@ def check_model(rng):
 def random_weights(d, rng, vocab, width):
     """Weights of a one-layer model with key_heads = kv_heads = heads and default settings."""
     mixer = next(iter(d["mixers"].values()))
-    kind, H, K = mixer["kind"], mixer["heads"], mixer["head_dim"]
+    kind, H, K = mixer["kind"], mixer.get("heads"), mixer.get("head_dim", 0)
     V = K * DEFAULTS[kind].get("value_factor", 1)
     moe_spec = d["ffns"]["M"]
     E, F, S = moe_spec["num_experts"], moe_spec["expert_hidden"], moe_spec["shared_hidden"]
@@ -288,7 +289,9 @@ def random_weights(d, rng, vocab, width):
         "shared.w3": (width, S),
         "shared.w2": (S, width),
     }
-    if kind == "attention":
+    if kind == "short_conv":
+        shapes |= {f"lsm.w{n}": (width, width) for n in "bczo"} | {"lsm.conv_z.weight": (width, 3)}
+    elif kind == "attention":
         shapes |= {f"attn.w{n}": (width, H * K) for n in "qkv"} | {"attn.wo": (H * K, width)}
     elif kind == "mla":
         C, L, R, V = (mixer[n] for n in ("q_rank", "kv_rank", "rope_dim", "value_dim"))
