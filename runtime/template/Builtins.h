@@ -2,9 +2,11 @@
 // sandbox of transformers, in which no list or dict is ever changed. What is not here is an error by its name.
 #pragma once
 
+#include "runtime/io/JsonText.h"
 #include "runtime/template/Value.h"
 
 #include <ctime>
+#include <fmt/ranges.h>
 #include <span>
 
 namespace braid::runtime::jinja {
@@ -69,5 +71,14 @@ Expected<std::string> braceFormatted(Builtins &builtins, std::string_view format
 // What Python's int() and float() read; none: no number.
 std::optional<int64_t> readInteger(std::string_view text);
 std::optional<double> readFloat(std::string_view text);
+
+// A name that a table of filters or tests does not have.
+template <class Table> Status notRead(std::string_view what, const std::string &name, const Table &table) {
+  std::vector<std::string_view> names;
+  for (const auto &entry : table)
+    names.push_back(entry.first);
+  return Status::error(ErrorCode::unsupported, "{} '{}' is not read; valid: {}", what, escaped(name),
+                       fmt::join(names, ", "));
+}
 
 } // namespace braid::runtime::jinja

@@ -7,16 +7,6 @@ namespace {
 
 constexpr uint32_t mostLevels = 300; // of statements and expressions in each other, through macros
 
-// One level deeper as long as it lives.
-class Level {
-public:
-  explicit Level(uint32_t &level) : level(level) { ++level; }
-  ~Level() { --level; }
-
-private:
-  uint32_t &level;
-};
-
 Status tooDeep() { return Status::error(ErrorCode::overflow, "is nested deeper than {} levels", mostLevels); }
 
 } // namespace

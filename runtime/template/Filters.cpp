@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/ranges.h>
 #include <map>
 #include <numeric>
 #include <unordered_set>
@@ -554,13 +553,8 @@ const std::map<std::string_view, Filter> &filters() {
 
 Expected<Value> Builtins::filter(const std::string &name, const Value &value, const Arguments &arguments) {
   auto found = filters().find(name);
-  if (found == filters().end()) {
-    std::vector<std::string_view> names;
-    for (const auto &[known, filter] : filters())
-      names.push_back(known);
-    return Status::error(ErrorCode::unsupported, "filter '{}' is not read; valid: {}", escaped(name),
-                         fmt::join(names, ", "));
-  }
+  if (found == filters().end())
+    return notRead("filter", name, filters());
   const Filter &filter = found->second;
   BRAID_TRY(budget.take(1));
   static const Arguments none;

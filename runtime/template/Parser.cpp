@@ -68,15 +68,6 @@ private:
     return Status::success();
   }
 
-  // One level deeper as long as it lives.
-  class Level {
-  public:
-    explicit Level(uint32_t &level) : level(level) { ++level; }
-    ~Level() { --level; }
-
-  private:
-    uint32_t &level;
-  };
   Status checkLevel(uint32_t depth) const {
     return depth <= mostLevels ? Status::success() : fail(line(), "is nested deeper than {} levels", mostLevels);
   }
@@ -540,14 +531,18 @@ private:
       } else if (takeSign("[")) {
         BRAID_ASSIGN(value, subscript(std::move(value), where));
       } else if (isSign("(")) {
-        Expression call{.kind = Kind::call, .line = where};
-        call.children.push_back(std::move(value));
-        BRAID_TRY(arguments(call));
-        BRAID_ASSIGN(value, made(std::move(call)));
+        BRAID_ASSIGN(value, called(std::move(value), where));
       } else {
         return value;
       }
     }
+  }
+
+  Expected<ExpressionPtr> called(ExpressionPtr value, int where) {
+    Expression call{.kind = Kind::call, .line = where};
+    call.children.push_back(std::move(value));
+    BRAID_TRY(arguments(call));
+    return made(std::move(call));
   }
 
   Expected<ExpressionPtr> subscript(ExpressionPtr value, int where) {
@@ -615,10 +610,7 @@ private:
       } else if (takeWord("is")) {
         BRAID_ASSIGN(value, test(std::move(value), where));
       } else if (isSign("(")) {
-        Expression call{.kind = Kind::call, .line = where};
-        call.children.push_back(std::move(value));
-        BRAID_TRY(arguments(call));
-        BRAID_ASSIGN(value, made(std::move(call)));
+        BRAID_ASSIGN(value, called(std::move(value), where));
       } else {
         return value;
       }

@@ -22,23 +22,17 @@ static std::optional<std::string> plainNumber(std::string_view text) {
   return result;
 }
 
-std::optional<int64_t> readInteger(std::string_view text) {
+template <class Number> static std::optional<Number> readNumber(std::string_view text) {
   std::optional<std::string> plain = plainNumber(text);
-  int64_t number = 0;
+  Number number = 0;
   if (!plain)
     return std::nullopt;
   auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), number);
   return error == std::errc() && end == plain->data() + plain->size() ? std::optional(number) : std::nullopt;
 }
 
-std::optional<double> readFloat(std::string_view text) {
-  std::optional<std::string> plain = plainNumber(text);
-  double number = 0;
-  if (!plain)
-    return std::nullopt;
-  auto [end, error] = std::from_chars(plain->data(), plain->data() + plain->size(), number);
-  return error == std::errc() && end == plain->data() + plain->size() ? std::optional(number) : std::nullopt;
-}
+std::optional<int64_t> readInteger(std::string_view text) { return readNumber<int64_t>(text); }
+std::optional<double> readFloat(std::string_view text) { return readNumber<double>(text); }
 
 namespace {
 

@@ -53,4 +53,14 @@ struct Statement {
   std::vector<Block> blocks = {}; // of a loop: the body, then else
 };
 
+// One level deeper, in what is parsed or evaluated, as long as it lives.
+class Level {
+public:
+  explicit Level(uint32_t &level) : level(level) { ++level; }
+  ~Level() { --level; }
+
+private:
+  uint32_t &level;
+};
+
 } // namespace braid::runtime::jinja

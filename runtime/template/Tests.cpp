@@ -1,8 +1,6 @@
-#include "runtime/io/JsonText.h"
 #include "runtime/template/Builtins.h"
 #include "runtime/text/Utf8.h"
 
-#include <fmt/ranges.h>
 #include <map>
 
 namespace braid::runtime::jinja {
@@ -124,13 +122,8 @@ const std::map<std::string_view, Test> &tests() {
 
 Expected<bool> Builtins::test(const std::string &name, const Value &value, const Arguments &arguments) {
   auto found = tests().find(name);
-  if (found == tests().end()) {
-    std::vector<std::string_view> names;
-    for (const auto &[known, test] : tests())
-      names.push_back(known);
-    return Status::error(ErrorCode::unsupported, "test '{}' is not read; valid: {}", escaped(name),
-                         fmt::join(names, ", "));
-  }
+  if (found == tests().end())
+    return notRead("test", name, tests());
   BRAID_TRY(budget.take(1));
   const Test &test = found->second;
   size_t given = arguments.values.size() + arguments.named.size();
