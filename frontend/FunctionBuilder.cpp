@@ -47,6 +47,13 @@ Value FunctionBuilder::scaled(StringRef name, Value x, double factor) {
   return factor == 1.0 ? x : scale(name, x, factor);
 }
 
+Value FunctionBuilder::softcapped(StringRef name, Value x, double cap) {
+  if (cap == 0)
+    return x;
+  auto kind = builder.getStringAttr("tanh");
+  return scale(name, ActivationOp::create(builder, loc(name), x.getType(), scale(name, x, 1 / cap), kind), cap);
+}
+
 Value FunctionBuilder::rmsNorm(StringRef name, Value x, Value weight, double eps, int64_t groups) {
   return RmsNormOp::create(builder, loc(name), x.getType(), x, weight, builder.getF64FloatAttr(eps),
                            builder.getI64IntegerAttr(groups));

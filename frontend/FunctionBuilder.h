@@ -35,6 +35,8 @@ public:
   mlir::Value offset(llvm::StringRef name, mlir::Value x, double value);
   /// x times a factor; x itself when that is 1.
   mlir::Value scaled(llvm::StringRef name, mlir::Value x, double factor);
+  /// cap tanh(x / cap); x itself when that is 0.
+  mlir::Value softcapped(llvm::StringRef name, mlir::Value x, double cap);
   mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);
   /// The model's norm over d_model; `bias` is null where its kind has none.
   mlir::Value norm(llvm::StringRef name, mlir::Value x, mlir::Value weight, mlir::Value bias);

@@ -237,6 +237,14 @@ void Translation::quantization() {
                                                "read; valid: null, or one with quant_method \"fp8\" or \"mxfp4\"");
 }
 
+/// A bound that a tanh keeps, or null: none.
+void Translation::addSoftcap(std::vector<Field> &fields, StringRef ours, StringRef key, const Value &usual) {
+  const Value none, *given = take(key), &cap = given ? *given : usual;
+  compare({key.str()}, cap, usual, /*null=*/&none);
+  if (cap.kind != Kind::null)
+    fields.push_back({ours.str(), named(cap, key)});
+}
+
 void Translation::fixedKeys() {
   for (StringRef key : silent)
     (void)take(key);
@@ -244,8 +252,12 @@ void Translation::fixedKeys() {
     return fixedKeysOfOnePart();
   if (family.isGemma)
     fixedKeysOfGemma();
-  else if (!family.isZamba)
+  else if (family.isGriffin)
+    fixedKeysOfGriffin();
+  else if (!family.isZamba && !family.isXlstm)
     only("hidden_act", stringValue("silu"));
+  if (family.isXlstm)
+    return fixedKeysOfXlstm();
   if (family.name == "minimax_m2")
     fixedKeysOfMiniMaxM2();
   if (family.name == "olmoe")
@@ -520,8 +532,12 @@ void Translation::feedForwards(const Value &layers, Value &ffns, std::string &pa
 std::optional<HuggingFaceModel> Translation::run() {
   int64_t before = errors.number();
   compare({"model_type"}, stringValue(family.name), stringValue(family.name));
-  hidden = get("hidden_size", numberValue(family.hiddenSize));
-  Value layers = get("num_hidden_layers", numberValue(family.layers)), mixing, ffns;
+  // Two names of one number.
+  auto spelled = [&](StringRef key, StringRef ofXlstm, int64_t usual) {
+    return family.isXlstm ? either(key, ofXlstm, numberValue(usual)) : get(key, numberValue(usual));
+  };
+  hidden = spelled("hidden_size", "embedding_dim", family.hiddenSize);
+  Value layers = spelled("num_hidden_layers", "num_blocks", family.layers), mixing, ffns;
   std::string layerPattern, ffnPattern;
   std::vector<Field> shared; // blocks of several layers
   if (family.onePart) {
@@ -537,6 +553,8 @@ std::optional<HuggingFaceModel> Translation::run() {
       : family.isFalcon     ? layersOfFalcon(mixing, layerPattern)
       : family.hasSinks     ? layersOfGptOss(layers, mixing, layerPattern)
       : family.isLfm        ? layersOfLfm(layers, mixing, layerPattern)
+      : family.isXlstm      ? layersOfXlstm(mixing, layerPattern)
+      : family.isGriffin    ? layersOfGriffin(layers, mixing, layerPattern)
       : family.isOlmoHybrid ? layersOfOlmoHybrid(layers, mixing, layerPattern)
       : family.windowEvery  ? layersWithWindows(layers, mixing, layerPattern)
                             : mixers(layers, mixing, layerPattern);
@@ -550,15 +568,19 @@ std::optional<HuggingFaceModel> Translation::run() {
       ffns = feedForwardsOfErnie(layers, ffnPattern);
     else if (family.isLfm)
       ffns = feedForwardsOfLfm(layers, ffnPattern);
+    else if (family.isXlstm)
+      ffns = feedForwardOfXlstm(ffnPattern);
+    else if (family.isGriffin)
+      ffns = feedForwardOfGriffin(ffnPattern);
     else if (family.isOlmoHybrid)
       ffns = feedForwardsOfOlmoHybrid(layerPattern, ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
   }
   Value eps = isLfm3() ? either("norm_eps", "rms_norm_eps", numberValue(family.eps))
-                       : get(family.onePart ? "layer_norm_epsilon"
-                             : family.isLfm ? "norm_eps"
-                                            : "rms_norm_eps",
+                       : get(family.onePart                   ? "layer_norm_epsilon"
+                             : family.isLfm || family.isXlstm ? "norm_eps"
+                                                              : "rms_norm_eps",
                              numberValue(family.eps));
   Value scaleOutput =
       family.onePart ? get("rescale_prenorm_residual", boolValue(family.name == "nemotron_h")) : boolValue(false);
@@ -578,14 +600,25 @@ std::optional<HuggingFaceModel> Translation::run() {
       {"mixers", std::move(mixing)},
       {"ffn_pattern", stringValue(ffnPattern)},
       {"ffns", std::move(ffns)},
-      {"init", object({{"kind", stringValue("normal")},
-                       {"std", get("initializer_range", numberValue(family.name.starts_with("mamba") ? 0.1 : 0.02))},
-                       {"scale_output", std::move(scaleOutput)}})},
+      {"init",
+       object({{"kind", stringValue("normal")},
+               {"std", family.isXlstm || family.isGriffin
+                           ? smallInit()
+                           : get("initializer_range", numberValue(family.name == "mamba2" || isMamba() ? 0.1 : 0.02))},
+               {"scale_output", std::move(scaleOutput)}})},
   };
   if (family.isGranite)
     graniteMultipliers(fields);
   if (family.isFalcon)
     multipliersOfFalcon(fields);
+  if (family.isXlstm)
+    addSoftcap(fields, "logits_softcap", "output_logit_soft_cap", numberValue(30.0));
+  if (family.isGriffin) {
+    addSoftcap(fields, "logits_softcap", "logits_soft_cap", numberValue(30.0));
+    fields.push_back({"embedding_multiplier", embeddingFactorOfGriffin()});
+  }
+  if (family.isGemma && family.windowEvery)
+    addSoftcap(fields, "logits_softcap", "final_logit_softcapping", isGemma2() ? numberValue(30.0) : Value());
   llvm::append_range(fields, shared);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
@@ -608,7 +641,8 @@ std::optional<HuggingFaceModel> Translation::run() {
   if (errors.number() != before)
     return std::nullopt;
   Value description = object(std::move(fields));
-  description.fields.push_back({"import", importOfHuggingFace(family.name, description, /*beside=*/!prefix.empty())});
+  description.fields.push_back(
+      {"import", importOfHuggingFace(family.name, description, {!prefix.empty(), fusesWeights})});
   return HuggingFaceModel{std::move(description), arrayValue(std::move(compared))};
 }
 

@@ -54,6 +54,8 @@ struct Family {
   bool readsBias = false; ///< attention_bias says whether q, k and v have biases, qkvBias where it is left out
   bool turnsNeighbours = false; ///< features that turn together are neighbours
   bool isLfm = false; ///< gated short convolutions or attention
+  bool isGriffin = false; ///< gated linear recurrent units, or attention with a window
+  bool isXlstm = false; ///< a matrix memory in every layer, whose widths are factors of the model's
   bool isOlmoHybrid = false; ///< the gated delta rule, with norms in front, or attention, with norms of what it gives
   int64_t windowEvery = 0; ///< of so many layers all but the last have a window, unless layer_types says it; 0: none
   llvm::StringRef placement = "pre"; ///< norm_placement
@@ -170,6 +172,22 @@ inline constexpr Family families[] = {
      .eps = 1e-5,
      .onePart = true,
      .tied = true},
+    {.name = "falcon_mamba",
+     .vocabSize = 50280,
+     .hiddenSize = 768,
+     .layers = 32,
+     .positions = 1 << 20,
+     .eps = 1e-5,
+     .onePart = true,
+     .tied = true},
+    {.name = "xlstm",
+     .vocabSize = 50304,
+     .hiddenSize = 4096,
+     .layers = 32,
+     .heads = 8,
+     .positions = 1 << 20,
+     .eps = 1e-6,
+     .isXlstm = true},
     {.name = "mamba2",
      .vocabSize = 32768,
      .hiddenSize = 4096,
@@ -510,6 +528,34 @@ inline constexpr Family families[] = {
      .eps = 1e-6,
      .tied = true,
      .isGemma = true},
+    {.name = "gemma2",
+     .vocabSize = 256000,
+     .hiddenSize = 2304,
+     .intermediateSize = 9216,
+     .layers = 26,
+     .heads = 8,
+     .kvHeads = 4,
+     .headDim = 256,
+     .positions = 8192,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .tied = true,
+     .isGemma = true,
+     .windowEvery = 2,
+     .placement = "sandwich"},
+    {.name = "recurrent_gemma",
+     .vocabSize = 256000,
+     .hiddenSize = 2560,
+     .intermediateSize = 7680,
+     .layers = 26,
+     .heads = 10,
+     .positions = 8192,
+     .theta = 1e4,
+     .eps = 1e-6,
+     .turns = 0.5,
+     .tied = true,
+     .readsBias = true,
+     .isGriffin = true},
     {.name = "gemma3_text",
      .vocabSize = 262208,
      .hiddenSize = 2304,
@@ -583,7 +629,6 @@ inline constexpr Family families[] = {
 
 /// Families with something that a description cannot say, and the first such thing.
 inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
-    {"gemma2", "attention scores and logits that tanh bounds"},
     {"gemma3", "pictures beside text"},
     {"mistral3", "pictures beside text"},
     {"qwen3_vl", "pictures beside text"},
@@ -600,9 +645,6 @@ inline constexpr std::pair<llvm::StringRef, llvm::StringRef> missing[] = {
     {"qwen4_exp", "several residual streams, and attention to tokens that an indexer chooses"},
     {"qwen4_exp_text", "several residual streams, and attention to tokens that an indexer chooses"},
     {"glm5_next", "several residual streams, and attention to tokens that an indexer chooses"},
-    {"recurrent_gemma", "products of heads' blocks that gates are made of"},
-    {"xlstm", "gates that are exponentials, with a bound that moves"},
-    {"falcon_mamba", "norms without weights"},
 };
 
 /// What nemotron_h calls a layer, and the letters of its hybrid_override_pattern; transformers also reads older names.
@@ -694,6 +736,7 @@ inline constexpr llvm::StringRef silentOfOnePart[] = {
     "topk_group",
     "use_associative_scan",
     "use_mamba_kernels",
+    "use_falcon_mambapy",
     "use_mambapy",
 };
 

@@ -7,7 +7,7 @@ using llvm::StringRef;
 
 /// A Mamba-2 mixer, or a Mamba mixer whose channels are one head.
 Value Translation::mamba() {
-  bool first = family.name == "mamba", hybrid = family.name == "nemotron_h";
+  bool first = isMamba(), isFalconMamba = first && family.name != "mamba", hybrid = family.name == "nemotron_h";
   auto key = [&](StringRef own, StringRef ofHybrid) { return hybrid ? ofHybrid : own; };
   Value states = get(key("state_size", "ssm_state_size"), numberValue(int64_t(first ? 16 : 128)));
   // Names that transformers took for nemotron_h before.
@@ -18,7 +18,13 @@ Value Translation::mamba() {
   int64_t inner = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX) ? expand.integer * hidden.integer : 0;
   if (!integerIn(expand, 1 << 10) && !hybrid)
     errors.report("expand", describe(expand) + " is not an integer from 1 to 1024");
-  if (!hybrid)
+  if (isFalconMamba) { // goes before expand, which published configs have otherwise
+    Value given = get("intermediate_size", numberValue(inner));
+    if (given.isNumber() && !integerIn(given, INT32_MAX))
+      errors.report("intermediate_size", describe(given) + " is not an integer above 0");
+    inner = integerIn(given, INT32_MAX) ? given.integer : 0;
+  }
+  if (!hybrid && !isFalconMamba)
     if (Value given = get("intermediate_size", numberValue(inner)); inner && !isEqual(given, numberValue(inner)))
       errors.report(
           "intermediate_size",
@@ -26,6 +32,11 @@ Value Translation::mamba() {
   std::vector<Field> fields = {{"kind", stringValue("mamba2")}};
   if (first) {
     fields = mambaChannels(std::move(states), "time_step_rank", "expand", inner);
+    if (isFalconMamba) {
+      fields.push_back({"bcdt_norm", boolValue(true)});
+      fields.push_back({"bcdt_norm_weights", boolValue(false)});
+      fields.push_back({"norm_eps", get("mixer_rms_eps", numberValue(1e-6))});
+    }
   } else {
     Value heads = get(key("num_heads", "mamba_num_heads"), numberValue(int64_t(128)));
     Value width = get(key("head_dim", "mamba_head_dim"), numberValue(int64_t(64)));
@@ -156,7 +167,7 @@ void Translation::fixedKeysOfOnePart() {
   } else {
     only("hidden_act", stringValue("silu"));
   }
-  if (family.name != "mamba")
+  if (!isMamba())
     (void)take("time_step_rank"); // Mamba's
   stepLimit();
   quantization();

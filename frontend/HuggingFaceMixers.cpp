@@ -86,10 +86,12 @@ void Translation::fixedKeysOfPhi3() {
 void Translation::fixedKeysOfGemma() {
   // gemma: transformers takes the first for the second, which the published weights were made with.
   static constexpr StringRef valid[] = {"gelu", "gelu_pytorch_tanh"};
-  if (family.localTheta > 0) {
+  if (family.windowEvery) {
     only("hidden_activation", stringValue(valid[1]));
-    for (StringRef key : {"final_logit_softcapping", "attn_logit_softcapping"})
-      only(key, Value());
+    if (isGemma2())
+      only("hidden_act", stringValue(valid[1])); // not read, and the same where it is there
+    else
+      only("attn_logit_softcapping", Value());
     for (StringRef key : {"cache_implementation", "_sliding_window_pattern"}) // neither is read
       (void)take(key);
   } else {
@@ -215,6 +217,8 @@ void Translation::layersWithWindows(const Value &layers, Value &mixers, std::str
     else
       all.fields.push_back(
           {"scale", named(numberValue(1 / std::sqrt(divisor.number)), "query_pre_attn_scalar", divisor.line)});
+    if (isGemma2())
+      addSoftcap(all.fields, "softcap", "attn_logit_softcapping", numberValue(50.0));
   }
   Value local = all;
   if (family.localTheta > 0)

@@ -17,7 +17,7 @@ inline bool isEqual(const Value &a, const Value &b) {
 
 /// "an olmo2 config".
 inline std::string configOf(llvm::StringRef family) {
-  return (llvm::StringRef("aeiou").contains(family.front()) ? "an " : "a ") + family.str() + " config";
+  return (llvm::StringRef("aeioux").contains(family.front()) ? "an " : "a ") + family.str() + " config";
 }
 
 /// The shortest pattern that this one repeats.
@@ -36,7 +36,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3 and OLMo Hybrid, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3 and OLMo Hybrid, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -120,6 +120,7 @@ private:
   Value lightning(const Value &attention);
   Field residual(llvm::StringRef alpha, llvm::StringRef beta);
   Value mamba();
+  bool isMamba() const { return family.name == "mamba" || family.name == "falcon_mamba"; }
   Value mambaOfHybrid();
   Value mambaOfJamba();
   std::vector<Field> mambaChannels(Value states, llvm::StringRef rankKey, llvm::StringRef expandKey, int64_t inner);
@@ -181,6 +182,7 @@ private:
   void fixedKeysOfErnie();
   void fixedKeysOfDots1();
   void fixedKeysOfPhi3();
+  bool isGemma2() const { return family.name == "gemma2"; }
   void fixedKeysOfGemma();
   bool isLfm3() const { return family.name == "lfm3"; }
   std::string typesOfLfm2(const Value &layers);
@@ -191,6 +193,18 @@ private:
   void fixedKeysOfLfm();
   void layersOfOlmoHybrid(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardsOfOlmoHybrid(llvm::StringRef layerPattern, std::string &pattern);
+  std::string blockTypesOfGriffin(const Value &layers);
+  void layersOfGriffin(const Value &layers, Value &mixers, std::string &pattern);
+  Value feedForwardOfGriffin(std::string &pattern);
+  Value embeddingFactorOfGriffin();
+  void fixedKeysOfGriffin();
+  double widthFactor(llvm::StringRef key, double usual);
+  Value headWidth(llvm::StringRef key, double usual, const Value &heads);
+  void layersOfXlstm(Value &mixers, std::string &pattern);
+  Value feedForwardOfXlstm(std::string &pattern);
+  void fixedKeysOfXlstm();
+  Value smallInit();
+  void addSoftcap(std::vector<Field> &fields, llvm::StringRef ours, llvm::StringRef key, const Value &usual);
   std::string windowedLayers(const Value &layers);
   void addWindow(Value &mixer, llvm::StringRef pattern, int64_t usual);
   void layersOfGptOss(const Value &layers, Value &mixers, std::string &pattern);
@@ -217,6 +231,7 @@ private:
   llvm::StringSet<> seen; ///< first keys of `compared`
   std::vector<Value> compared;
   Value hidden;
+  bool fusesWeights = false;
 };
 
 } // namespace braid::json

@@ -19,15 +19,19 @@ class Names {
 public:
   /// Norms of gemma, and of qwen3_next and qwen3_5 all but the gated one, multiply by 1 + weight. Layers of mamba, mamba2 and
   /// nemotron_h have one part, called mixer whatever it is. `beside`: the model reads pictures, too.
-  Names(StringRef family, const Value &description, bool beside)
+  Names(StringRef family, const Value &description, const WeightLayout &layout)
       : family(family), description(description),
-        normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family.starts_with("gemma")),
-        onePart(family == "mamba" || family == "mamba2" || family == "nemotron_h"), beside(beside),
-        body(onePart  ? "backbone."
-             : beside ? "model.language_model."
-                      : "model."),
+        normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family.starts_with("gemma") ||
+                 isGriffin()),
+        onePart(family == "mamba" || family == "falcon_mamba" || family == "mamba2" || family == "nemotron_h"),
+        isXlstm(family == "xlstm"), isFused(layout.fused), beside(layout.readsPictures),
+        body(onePart || isXlstm ? "backbone."
+             : beside           ? "model.language_model."
+                                : "model."),
+        layer(isXlstm ? "blocks.{layer}." : "layers.{layer}."),
         attentionName(onePart                      ? "mixer."
                       : family == "bailing_hybrid" ? "attention."
+                      : isGriffin()                ? "temporal_block."
                                                    : "self_attn."),
         mambaName(onePart ? "mixer." : "mamba.") {}
   Value run();
@@ -47,10 +51,9 @@ private:
   void ofLayer(StringRef ours, StringRef theirs, How how) {
     // Mixers of zamba2's hybrid layers, and the norms before them, are one deeper.
     bool isDeeper = family == "zamba2";
-    std::string other =
-        (body + "layers.{layer}." + (isDeeper ? "mamba_decoder." + theirs.str() : how.other.str())).str();
+    std::string other = (body + layer + (isDeeper ? "mamba_decoder." + theirs.str() : how.other.str())).str();
     how.other = how.other.empty() && !isDeeper ? how.other : StringRef(other);
-    add(("layers.{layer}." + place + ours).str(), (body + "layers.{layer}." + theirs).str(), how);
+    add(("layers.{layer}." + place + ours).str(), (body + layer + theirs).str(), how);
   }
   void dense(StringRef ours, StringRef theirs, StringRef other = "");
   void fused(StringRef ours, StringRef into, StringRef outOf, int64_t hidden, bool stacked);
@@ -60,6 +63,10 @@ private:
   void latentAttention(const Value &mixer);
   void kimiDelta(const Value &mixer);
   void shortConv(const Value &mixer);
+  void mlstm(const Value &mixer);
+  void rglru();
+  bool isGriffin() const { return family == "recurrent_gemma"; }
+  void feedForwardOfXlstm(int64_t hidden);
   void normsOfOlmoHybrid();
   bool isLfm2() const { return family.starts_with("lfm2"); }
   bool isLfm() const { return isLfm2() || family == "lfm3"; }
@@ -82,8 +89,8 @@ private:
   StringRef family;
   const Value &description;
   int64_t normPlus;
-  bool onePart, beside;
-  StringRef body, attentionName, mambaName;
+  bool onePart, isXlstm, isFused, beside;
+  StringRef body, layer, attentionName, mambaName;
   std::string place; ///< of a mixer that stands beside others, "mixer2."
   std::vector<Field> weights;
 };
@@ -164,9 +171,9 @@ void Names::attention(const Value &mixer) {
   ofLayer("attn.wo", (attentionName + outName() + ".weight").str(), {.transposed = true});
   if (isTrue(mixer, "qkv_bias"))
     for (StringRef name : {"q", "k", "v"})
-      ofLayer(("attn.b" + name).str(), ("self_attn." + name + "_proj.bias").str(), {});
+      ofLayer(("attn.b" + name).str(), (attentionName + name + "_proj.bias").str(), {});
   if (isTrue(mixer, "output_bias"))
-    ofLayer("attn.bo", "self_attn.o_proj.bias", {});
+    ofLayer("attn.bo", (attentionName + "o_proj.bias").str(), {});
   if (isTrue(mixer, "sinks"))
     ofLayer("attn.sinks", "self_attn.sinks", {});
   if (isTrue(mixer, "qk_norm"))
@@ -308,6 +315,62 @@ void Names::shortConv(const Value &mixer) {
   }
 }
 
+/// A matrix for each projection, or rows of one for q, k, v and the output's gate, and of one for the gates of the memory.
+void Names::mlstm(const Value &mixer) {
+  int64_t heads = number(mixer, "heads"), keys = number(mixer, "head_dim"), values = number(mixer, "value_dim");
+  if (heads < 1 || keys < 1 || values < 1)
+    return; // the reader of descriptions says so
+  int64_t first = 0, gate = 0;
+  auto of = [&](StringRef ours, StringRef theirs, How how) { ofLayer(ours, ("mlstm_layer." + theirs).str(), how); };
+  for (auto [name, theirs, width] : {std::tuple<StringRef, StringRef, int64_t>{"q", "q", heads * keys},
+                                     {"k", "k", heads * keys},
+                                     {"v", "v", heads * values},
+                                     {"g", "ogate_preact", heads * values}}) {
+    if (isFused)
+      of(("lsm.w" + name).str(), "qkv_opreact.weight", {.transposed = true, .first = first, .last = first + width});
+    else
+      of(("lsm.w" + name).str(), (theirs + ".weight").str(), {.transposed = true});
+    first += width;
+  }
+  for (StringRef name : {"i", "f"}) {
+    std::string own = (name + "gate_preact").str();
+    StringRef theirs = isFused ? "ifgate_preact" : StringRef(own);
+    int64_t last = isFused ? gate + heads : 0;
+    of(("lsm.w" + name).str(), (theirs + ".weight").str(), {.transposed = true, .first = gate, .last = last});
+    of(("lsm.b" + name).str(), (theirs + ".bias").str(), {.first = gate, .last = last});
+    gate = last;
+  }
+  of("lsm.norm.weight", "multihead_norm.weight", {});
+  of("lsm.wo", "out_proj.weight", {.transposed = true});
+}
+
+/// Each gate's block of every head is a matrix that is not transposed.
+void Names::rglru() {
+  auto of = [&](StringRef ours, StringRef theirs, bool transposed = false) {
+    ofLayer(("lsm." + ours).str(), ("temporal_block." + theirs).str(), {.transposed = transposed});
+  };
+  for (auto [name, theirs] :
+       {std::pair<StringRef, StringRef>{"v", "linear_x"}, {"g", "linear_y"}, {"o", "linear_out"}}) {
+    of(("w" + name).str(), (theirs + ".weight").str(), true);
+    of(("b" + name).str(), (theirs + ".bias").str());
+  }
+  for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"r", "recurrent_gate"}, {"i", "input_gate"}}) {
+    of(("w" + name).str(), ("rg_lru." + theirs + "_weight").str());
+    of(("b" + name).str(), ("rg_lru." + theirs + "_bias").str());
+  }
+  of("a", "rg_lru.recurrent_param");
+  of("conv_v.weight", "conv_1d.weight");
+  of("conv_v.bias", "conv_1d.bias");
+}
+
+void Names::feedForwardOfXlstm(int64_t hidden) {
+  if (isFused)
+    return fused("ffn", "ffn.proj_up_gate_z", "ffn.proj_down", hidden, /*stacked=*/false);
+  for (auto [part, theirs] :
+       {std::pair<StringRef, StringRef>{"1", "proj_up_gate"}, {"3", "proj_up"}, {"2", "proj_down"}})
+    ofLayer(("ffn.w" + part).str(), ("ffn." + theirs + ".weight").str(), {.transposed = true});
+}
+
 /// One name is that of a norm before a feed-forward, or of what attention gives; transformers writes others than were
 /// published, and reads both.
 void Names::normsOfOlmoHybrid() {
@@ -357,7 +420,7 @@ void Names::mamba(const Value &mixer) {
     of("lsm.wdt_b", "dt_proj.weight", {.transposed = true});
     of("lsm.dt_bias", "dt_proj.bias", {});
     of("lsm.a_log", "A_log", {.transposed = true});
-    if (isTrue(mixer, "bcdt_norm"))
+    if (isTrue(mixer, "bcdt_norm") && !mixer.find("bcdt_norm_weights"))
       for (auto [ours, theirs] : {std::pair<StringRef, StringRef>{"dt", "dt"}, {"k", "b"}, {"q", "c"}})
         of(("lsm." + ours + "_norm.weight").str(), (theirs + "_layernorm.weight").str(), {});
   } else {
@@ -525,7 +588,7 @@ void Names::injects(std::vector<Field> &equal) {
 }
 
 Value Names::run() {
-  std::string embedding = (body + (onePart                      ? "embeddings.weight"
+  std::string embedding = (body + (onePart || isXlstm           ? "embeddings.weight"
                                    : family == "bailing_hybrid" ? "word_embeddings.weight"
                                                                 : "embed_tokens.weight"))
                               .str();
@@ -539,14 +602,18 @@ Value Names::run() {
     normsOfOlmoHybrid();
   else if (hasMixers)
     ofLayer("norm1.weight",
-            onePart    ? "norm.weight"
-            : isOutput ? behind
-            : isLfm()  ? "operator_norm.weight"
-                       : "input_layernorm.weight",
+            onePart       ? "norm.weight"
+            : isXlstm     ? "norm_mlstm.weight"
+            : isGriffin() ? "temporal_pre_norm.weight"
+            : isOutput    ? behind
+            : isLfm()     ? "operator_norm.weight"
+                          : "input_layernorm.weight",
             {.plus = normPlus});
   if (hasFfns && family != "olmo_hybrid")
     ofLayer("norm2.weight",
             onePart                 ? "norm.weight"
+            : isXlstm               ? "norm_ffn.weight"
+            : isGriffin()           ? "channel_pre_norm.weight"
             : isLfm()               ? "ffn_norm.weight"
             : namesFeedForward      ? "pre_ff_layernorm.weight"
             : isSandwich && !isGlm4 ? "pre_feedforward_layernorm.weight"
@@ -575,6 +642,10 @@ Value Names::run() {
       kimiDelta(mixer.value);
     else if (kind == "short_conv")
       shortConv(mixer.value);
+    else if (kind == "mlstm")
+      mlstm(mixer.value);
+    else if (kind == "rglru")
+      rglru();
     else
       kind == "gated_deltanet" ? gatedDelta(mixer.value) : mamba(mixer.value);
   }
@@ -585,6 +656,8 @@ Value Names::run() {
     } else if (onePart) {
       ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
+    } else if (isXlstm) {
+      feedForwardOfXlstm(number(ffn.value, "hidden"));
     } else if (isLfm()) {
       for (StringRef name : {"w1", "w3", "w2"})
         ofLayer(("ffn." + name).str(), ("feed_forward." + name + ".weight").str(), {.transposed = true});
@@ -596,7 +669,7 @@ Value Names::run() {
     } else if (family == "kimi_linear") { // the second as transformers writes them, which calls layers with experts so
       dense("ffn", "mlp", "block_sparse_moe");
     } else {
-      StringRef theirs = namesFeedForward ? "feed_forward" : "mlp";
+      StringRef theirs = namesFeedForward ? "feed_forward" : isGriffin() ? "mlp_block" : "mlp";
       dense("ffn", theirs);
       if (isTrue(ffn.value, "bias"))
         for (auto [part, projection] : denseParts)
@@ -605,8 +678,10 @@ Value Names::run() {
   }
   add("final_norm.weight",
       (body + (onePart                                  ? "norm_f.weight"
+               : isXlstm                                ? "out_norm.weight"
                : isLfm()                                ? "embedding_norm.weight"
                : namesFeedForward || family == "zamba2" ? "final_layernorm.weight"
+               : isGriffin()                            ? "final_norm.weight"
                                                         : "norm.weight"))
           .str(),
       {.plus = normPlus});
@@ -635,6 +710,6 @@ Value Names::run() {
                       {"unread", arrayValue(std::move(unread))}});
 }
 
-Value json::importOfHuggingFace(StringRef family, const Value &description, bool beside) {
-  return Names(family, description, beside).run();
+Value json::importOfHuggingFace(StringRef family, const Value &description, const WeightLayout &layout) {
+  return Names(family, description, layout).run();
 }

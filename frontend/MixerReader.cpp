@@ -11,7 +11,10 @@ using llvm::StringRef;
 // Bounds that keep every product of dimensions within 64 bits; far above any model.
 static constexpr int64_t maxHeads = 1 << 12, maxHeadDim = 1 << 12;
 
-static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu"};
+// exp of it, times sums over many tokens, stays far from the end of f32.
+static constexpr double mostGateCap = 40.0;
+
+static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu", "gelu_tanh"};
 static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
 
 static RopeScaling readScaling(const Value &object, const std::string &path, Errors &errors) {
@@ -80,6 +83,7 @@ AttentionSpec braid::readAttention(Reader &r, Errors &errors) {
   r.boolean("qkv_bias", spec.qkvBias);
   r.boolean("output_bias", spec.outputBias);
   r.boolean("sinks", spec.sinks);
+  r.number("softcap", spec.softcap, leastCap, mostCap);
   int64_t before = errors.number();
   r.boolean("qk_norm", spec.qkNorm);
   bool isRead = errors.number() == before;
@@ -140,11 +144,12 @@ static ShortConvSpec readShortConv(Reader &r, Errors &errors, const ModelSpec &m
 /// What every scan has: the factor of q, and what happens to o.
 static void readScanOutput(Reader &r, LsmSpec &spec, bool normAndGate = true) {
   r.number("scale", spec.scale, 0.0, 1e6, /*leastAllowed=*/false);
-  if (normAndGate) {
+  bool isRglru = spec.kind == LsmKind::rglru; // whose output has no norm; that of s4d has no gate either
+  if (normAndGate)
     r.boolean("output_norm", spec.outputNorm);
+  if (normAndGate || isRglru)
     r.choice("output_gate", spec.outputGate, gates);
-  }
-  if (spec.kind != LsmKind::s4d) // whose output has neither norm nor gate
+  if (spec.kind != LsmKind::s4d && !isRglru)
     r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
 }
 
@@ -175,10 +180,15 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("key_heads", spec.keyHeads, 1, maxHeads);
   if (traits.has("kv_heads"))
     r.integer("kv_heads", spec.kvHeads, 1, maxHeads);
-  r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
-  spec.valueDim = traits.valueFactor * spec.headDim;
-  // The channels of a Mamba layer are often one head, which is never a tile of a product.
-  r.integer("value_dim", spec.valueDim, 1, traits.kind == LsmKind::mamba ? maxWidth : traits.valueFactor * maxHeadDim);
+  if (traits.kind == LsmKind::rglru) {
+    r.requireInteger("value_dim", spec.valueDim, 1, maxHeadDim);
+  } else {
+    r.requireInteger("head_dim", spec.headDim, 1, maxHeadDim);
+    spec.valueDim = traits.valueFactor * spec.headDim;
+    // The channels of a Mamba layer are often one head, which is never a tile of a product.
+    r.integer("value_dim", spec.valueDim, 1,
+              traits.kind == LsmKind::mamba ? maxWidth : traits.valueFactor * maxHeadDim);
+  }
 
   if (traits.has("conv"))
     readConv(r, errors, spec.conv);
@@ -198,11 +208,17 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("output_gate_rank", spec.outputGateRank, 0, maxWidth);
   if (traits.has("mix_rank"))
     r.integer("mix_rank", spec.mixRank, 1, maxWidth);
+  if (traits.has("gate_softcap"))
+    r.number("gate_softcap", spec.gateSoftcap, leastCap, mostGateCap);
   if (traits.has("gate_divisor"))
     r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
   int64_t before = errors.number(); // no word on what follows from a key that is wrong
   if (traits.has("bcdt_norm"))
     r.boolean("bcdt_norm", spec.bcdtNorm);
+  if (traits.has("bcdt_norm"))
+    r.boolean("bcdt_norm_weights", spec.bcdtNormWeights);
+  if (!spec.bcdtNorm && r.has("bcdt_norm_weights"))
+    r.error("bcdt_norm_weights", "changes nothing without such norms; valid: together with bcdt_norm true");
   if (traits.has("allow_neg_eigval"))
     r.boolean("allow_neg_eigval", spec.allowNegEigval);
   if (traits.has("mini_batch"))
@@ -223,6 +239,10 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
                             (traits.has("bcdt_norm") ? " or bcdt_norm true" : ""));
   if (traits.kind == LsmKind::mamba2)
     readMamba2(r, errors, spec);
+  if (traits.kind == LsmKind::rglru) {
+    r.boolean("projection_bias", spec.projectionBias);
+    r.boolean("output_bias", spec.outputBias);
+  }
   if (spec.outputGateRank && !spec.outputGate)
     r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
   return spec;

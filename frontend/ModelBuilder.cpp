@@ -248,9 +248,10 @@ Value ModelBuilder::finalNorm(EntryBuilder &entry, const Stage &stage, ArrayRef<
 Value ModelBuilder::logits(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x) {
   auto shape = cast<RankedTensorType>(x.getType()).getShape();
   Type type = entry.wide({shape[0], shape[1], spec.vocabSize});
-  return LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, stage, all, x),
-                          head(all), spec.tieEmbeddings)
-      .getResult(0);
+  Value logits = LinearOp::create(entry.builder, entry.loc("logits"), TypeRange(type), finalNorm(entry, stage, all, x),
+                                  head(all), spec.tieEmbeddings)
+                     .getResult(0);
+  return entry.softcapped("logits", logits, spec.logitsSoftcap);
 }
 
 void ModelBuilder::buildInit(const Stage &stage) {
@@ -390,7 +391,9 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
   auto one = cast<RankedTensorType>(entry.wide({1}));
   if (stage.isLast) {
     auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, finalNorm(entry, stage, all, flow.x),
-                                             head(all), labels, spec.tieEmbeddings);
+                                             head(all), labels, spec.tieEmbeddings ? builder.getUnitAttr() : UnitAttr(),
+                                             spec.logitsSoftcap > 0 ? builder.getF64FloatAttr(spec.logitsSoftcap)
+                                                                    : FloatAttr());
     entry.output("loss_sum", loss.getSum());
     entry.output(training ? "loss_count" : "valid_tokens", loss.getCount());
   } else {

@@ -15,9 +15,12 @@ void readImport(const json::Value &object, ModelSpec &spec, json::Errors &errors
 llvm::LogicalResult checkImport(const ModelSpec &spec, llvm::ArrayRef<ModelTensor> parameters, DiagnosticFn error);
 
 namespace json {
-/// The `import` of a description that a config.json of this family became; `beside`: as the part for text of a model that
-/// reads pictures, too.
-Value importOfHuggingFace(llvm::StringRef family, const Value &description, bool beside);
+/// Pictures: a model that reads them, too, keeps their weights beside. Fused: projections of xLSTM are rows of one matrix.
+struct WeightLayout {
+  bool readsPictures = false, fused = false;
+};
+/// The `import` of a description that a config.json of this family became.
+Value importOfHuggingFace(llvm::StringRef family, const Value &description, const WeightLayout &layout);
 } // namespace json
 
 } // namespace braid

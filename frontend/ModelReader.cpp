@@ -258,6 +258,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
   }
   r.number("embedding_multiplier", spec.embeddingMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
   r.number("logits_multiplier", spec.logitsMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
+  r.number("logits_softcap", spec.logitsSoftcap, leastCap, mostCap);
 
   readLetters(r, "mixers", "{\"N\": {\"kind\": \"attention\", \"heads\": 8, \"head_dim\": 64}}", spec.mixers, errors,
               spec, /*required=*/true, readMixer);

@@ -32,6 +32,8 @@ inline constexpr int64_t maxWidth = 1 << 17;
 inline constexpr int64_t maxProductDim = 64;
 /// Tokens of a mini-batch of inner steps.
 inline constexpr int64_t maxMiniBatch = 128;
+/// Bounds of a cap c of c tanh(y / c).
+inline constexpr double leastCap = 1e-3, mostCap = 1e6;
 
 enum class NormKind { rms, layer };
 enum class NormPlacement { pre, post, sandwich, output };
@@ -54,6 +56,8 @@ enum class LsmKind {
   gated_deltanet,
   kda,
   rwkv7,
+  mlstm,
+  rglru,
   s4d,
   ttt,
   titans,
@@ -104,6 +108,7 @@ struct AttentionSpec {
   std::optional<RopeSpec> rope = RopeSpec{};
   bool qkvBias = false, outputBias = false;
   bool sinks = false; ///< of each head a score that no key has
+  double softcap = 0.0; ///< c: scores are c tanh(s / c); 0: as they are
   bool qkNorm = false;
   std::string qkNormOver = "head"; ///< head, heads: features that one norm is over
   int64_t window = 0; ///< keys a query sees; 0: all
@@ -167,10 +172,12 @@ struct LsmSpec {
   int64_t gateRank = 16; ///< rank of the projections of decays and rates; kda: 0 for a whole one
   double lowerBound = 0.0; ///< kda: log_decay = lower_bound sigmoid(..); 0: no bound, softplus
   int64_t mixRank = 32; ///< rank of what decides how much of the token before a projection sees
+  double gateSoftcap = 15.0; ///< mlstm: c of the gates' c tanh(y / c)
   double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor
   bool allowNegEigval = false; ///< beta in (0, 2)
   int64_t miniBatch = 16; ///< tokens whose inner gradients are taken at the same weights
   bool bcdtNorm = false; ///< a norm of what steps are made of, of k and of q
+  bool bcdtNormWeights = true; ///< with weights
   double innerRate = 1.0; ///< the inner learning rate where its gate is open
   bool momentum = true; ///< inner steps carry a momentum
   double scale = 0.0; ///< of q; 0: 1 / sqrt(head_dim)
@@ -183,7 +190,7 @@ struct LsmSpec {
   bool normFirst = false; ///< mamba2, recurrences: norm(o) act(gate), else norm(o act(gate))
   ProjectionMultipliers projectionMultipliers; ///< mamba2
   double minStep = 0.0, maxStep = 0.0; ///< mamba2: steps are between these; 0: no bound
-  bool projectionBias = false, outputBias = false; ///< mamba2: of what the input is projected to, of the output
+  bool projectionBias = false, outputBias = false; ///< mamba2, rglru: of what the input is projected to, of the output
   double inputMultiplier = 1.0;
   std::optional<ResidualScale> residual;
   std::optional<NormPlacement> normPlacement;
@@ -342,6 +349,7 @@ struct ModelSpec {
   NormPlacement normPlacement = NormPlacement::pre;
   ResidualSpec residual;
   double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
+  double logitsSoftcap = 0.0; ///< c: logits are c tanh(y / c); 0: as they are
   std::string dtype = "f32"; ///< f32, bf16, f64: what floatTypesOf makes of it
   /// Letters, repeated over the layers; noPart: none. Mixers in parentheses stand side by side in one layer.
   std::string layerPattern, ffnPattern, injectPattern;

@@ -65,7 +65,9 @@ static std::vector<LsmTraits> makeInstances() {
   std::vector<LsmTraits> table;
   auto add = [&](LsmKind kind, llvm::StringRef name, Keys keys, int64_t valueFactor = 1) -> LsmSpec & {
     // RWKV has a group norm, and a gate of its own; S4D has an activation and a gate on what it projects.
-    if (kind != LsmKind::rwkv6 && kind != LsmKind::rwkv7 && kind != LsmKind::s4d)
+    if (kind == LsmKind::rglru)
+      keys.push_back("output_gate");
+    else if (kind != LsmKind::rwkv6 && kind != LsmKind::rwkv7 && kind != LsmKind::s4d)
       keys.insert(keys.end(), {"output_norm", "output_gate"});
     LsmTraits &traits = table.emplace_back(LsmTraits{kind, name, std::move(keys), valueFactor, {}});
     traits.defaults.kind = kind;
@@ -133,6 +135,19 @@ static std::vector<LsmTraits> makeInstances() {
     spec.scale = 1.0;
     spec.gateRank = 64;
     spec.normEps = 64e-5;
+  }
+  {
+    LsmSpec &spec = add(mlstm, "mlstm", {"conv", "rope", "gate_softcap"});
+    spec.outputGate = "sigmoid";
+    spec.normEps = 1e-6;
+  }
+  {
+    LsmSpec &spec = add(rglru, "rglru", {"conv", "step_range"});
+    spec.conv = ConvSpec{4, true};
+    spec.scale = 1.0;
+    spec.outputNorm = false;
+    spec.outputGate = "gelu_tanh";
+    spec.headDim = 1;
   }
   add(s4d, "s4d", {"step_range"}).scale = 1.0;
   {

@@ -25,12 +25,12 @@ def Braid_AttnCausalOp : Braid_Op<"attn.causal", [Pure, AttrSizedOperandSegments
     before the tokens (S <= prefix) keys before the row do not exist.
     `keys`: k and v have room for the whole row, of which the first `keys` tokens are there, as if S were their number.
     `sinks` [H]: of each head one more score that no key has and no value belongs to (gpt-oss): the online softmax begins with m = sink, l = 1 instead of
-    -inf and 0, and lse = log(exp(sink) + sum exp(scores)). Where attention over several sets of keys is merged, one of them has the sinks; no past has.
+    -inf and 0, and lse = log(exp(sink) + sum exp(scores)). A `softcap` c bounds scaled scores s: c tanh(s / c) (Gemma 2, arXiv:2408.00118), not sinks. Where attention over several sets of keys is merged, one of them has the sinks; no past has.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents,
                    Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared, Optional<AnyRankedTensor>:$sinks,
                    F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
-                   OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring, UnitAttr:$past);
+                   OptionalAttr<I64Attr>:$keys, UnitAttr:$cache, UnitAttr:$ring, UnitAttr:$past, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$o, AnyRankedTensor:$lse);
   let assemblyFormat = "$q `,` $k `,` $v `,` $documents (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? (`sinks` `(` $sinks^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -48,7 +48,7 @@ def Braid_AttnCausalGradOp : Braid_Op<"attn.causal_grad", [Pure, AttrSizedOperan
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$documents, AnyRankedTensor:$o,
                    AnyRankedTensor:$lse, AnyRankedTensor:$d_o, Optional<AnyRankedTensor>:$coordinate, Variadic<AnyRankedTensor>:$shared,
                    Variadic<AnyRankedTensor>:$sums, F64Attr:$scale, DefaultValuedAttr<I64Attr, "0">:$window, DefaultValuedAttr<I64Attr, "0">:$prefix,
-                   OptionalAttr<I64Attr>:$keys);
+                   OptionalAttr<I64Attr>:$keys, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$dq, AnyRankedTensor:$dk, AnyRankedTensor:$dv, Variadic<AnyRankedTensor>:$dshared);
   let assemblyFormat = "$q `,` $k `,` $v `,` $documents `,` $o `,` $lse `,` $d_o (`,` $coordinate^)? (`shared` `(` $shared^ `)`)? (`sums` `(` $sums^ `)`)? attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

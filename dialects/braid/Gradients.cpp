@@ -170,6 +170,23 @@ LogicalResult LinearOp::buildGradient(GradientContext &context) {
   return success();
 }
 
+LogicalResult HeadLinearOp::buildGradient(GradientContext &context) {
+  Value dy = context.cotangent(getY());
+  if (!dy)
+    return success();
+  if (cast<RankedTensorType>(getWeight().getType()).getRank() != 3 || getTransposed())
+    return emitOpError() << "has a gradient with weights [H, R, E] that are not transposed only";
+  if (context.wanted(getX()))
+    context.add(getX(), HeadLinearOp::create(context.builder(), getLoc(), getX().getType(), dy,
+                                             context.saved(getWeight()), /*transposed=*/true));
+  if (!context.wanted(getWeight()))
+    return success();
+  Value dweight =
+      HeadLinearGradWeightOp::create(context.builder(), getLoc(), summedType(getWeight()), context.saved(getX()), dy);
+  context.add(getWeight(), castTo(context, getLoc(), dweight, pieceType(context, getWeight()).getElementType()));
+  return success();
+}
+
 LogicalResult EmbedOp::buildGradient(GradientContext &context) {
   Value dy = context.cotangent(getResult());
   if (!dy || !context.wanted(getTable()))
@@ -205,9 +222,10 @@ LogicalResult LinearCrossEntropyOp::buildGradient(GradientContext &context) {
   Value dsum = context.cotangent(getSum());
   if (!dsum)
     return success();
-  auto grad = LinearCrossEntropyGradOp::create(
-      context.builder(), getLoc(), TypeRange{getX().getType(), summedType(getWeight()), getSum().getType()},
-      context.saved(getX()), context.saved(getWeight()), context.saved(getLabels()), dsum, getTransposedAttr());
+  auto grad = LinearCrossEntropyGradOp::create(context.builder(), getLoc(),
+                                               TypeRange{getX().getType(), summedType(getWeight()), getSum().getType()},
+                                               context.saved(getX()), context.saved(getWeight()),
+                                               context.saved(getLabels()), dsum, getTransposedAttr(), getSoftcapAttr());
   context.add(getX(), grad.getDx());
   if (context.wanted(getWeight()))
     context.add(getWeight(),
@@ -287,7 +305,7 @@ LogicalResult AttnCausalOp::buildGradient(GradientContext &context) {
   auto grad = AttnCausalGradOp::create(context.builder(), getLoc(), types, context.saved(getQ()), context.saved(getK()),
                                        context.saved(getV()), context.saved(getDocuments()), context.saved(getO()),
                                        context.saved(getLse()), d_o, Value(), shared, ValueRange(), getScaleAttr(),
-                                       getWindowAttr(), getPrefixAttr(), IntegerAttr());
+                                       getWindowAttr(), getPrefixAttr(), IntegerAttr(), getSoftcapAttr());
   context.add(getQ(), grad.getDq());
   context.add(getK(), grad.getDk());
   context.add(getV(), grad.getDv());

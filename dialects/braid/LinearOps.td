@@ -22,14 +22,21 @@ def Braid_LinearAddOp : Braid_TokenOp<"linear_add"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$addend, UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$y);
 }
-def Braid_HeadLinearOp : Braid_TokenOp<"head_linear"> {
-  let summary = "y_h = x_h w_h: a matrix for each head, of one weight [R, H E] with E neighbouring columns for each head";
+def Braid_HeadLinearOp : Braid_DiffOp<"head_linear"> {
+  let summary = "y_h = x_h w_h: a matrix for each head, of weights [H, R, E], or of one [R, H E] with E neighbouring columns for each head";
   let description = [{
-    x [B, T, H, R], y [B, T, H, E]; `transposed`: x [B, T, H, E], y [B, T, H, R], y_h = x_h w_h^T. What multi-head latent attention does where keys and
-    values stay latent (DeepSeek-V2, arXiv:2405.04434, section 2.1.2). It has no gradient: caches are not trained.
+    x [B, T, H, R], y [B, T, H, E]; `transposed`: x [B, T, H, E], y [B, T, H, R], y_h = x_h w_h^T. With one matrix [R, H E] what multi-head latent attention does
+    where keys and values stay latent (DeepSeek-V2, arXiv:2405.04434, section 2.1.2): it has no gradient, caches are not trained. With [H, R, E] products of
+    heads' blocks (Recurrent Gemma, arXiv:2404.07839).
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$y);
+}
+
+def Braid_HeadLinearGradWeightOp : Braid_TokenOp<"head_linear_grad_weight"> {
+  let summary = "dw_h = x_h^T dy_h: [H, R, E] f32 piece, summed in a fixed order";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$dy);
+  let results = (outs AnyRankedTensor:$dweight);
 }
 
 def Braid_LinearGradDataOp : Braid_TokenOp<"linear_grad_data", [AttrSizedOperandSegments]> {
@@ -94,19 +101,20 @@ def Braid_LinearCrossEntropyOp : Braid_DiffOp<"linear_cross_entropy"> {
   let description = [{
     x [B, T, M], weight [M, V] (`transposed`: [V, M]), labels [B, T] i32, negative: ignored. Results: the sum over tokens of
     lse(logits) - logits[label] and the number of labels >= 0, both [1]. Logits are computed in f32 (f64), a block of
-    rows at a time.
+    rows at a time. With a `softcap` c they are c tanh(x w / c) (Gemma 2, arXiv:2408.00118), here and in the three ops below.
   }];
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, UnitAttr:$transposed);
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, UnitAttr:$transposed,
+                   OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$sum, AnyRankedTensor:$count);
 }
 def Braid_LinearCrossEntropyGradOp : Braid_TokenOp<"linear_cross_entropy_grad"> {
   let summary = "gradient of linear_cross_entropy, and its sum, from one walk over the logits";
   let description = [{
     dlogits = (softmax(x w) - onehot(label)) dsum, 0 for ignored labels; dx = dlogits w^T; dweight = x^T dlogits (f32 piece).
-    With `sum` from here a training step computes each logit once.
+    With `sum` from here a training step computes each logit once. With a `softcap` c, of capped logits l: dlogits (1 - (l / c)^2).
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$dsum,
-                   UnitAttr:$transposed);
+                   UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight, AnyRankedTensor:$sum);
 }
 
@@ -118,7 +126,7 @@ def Braid_LinearLossPartOp : Braid_TokenOp<"linear_loss_part"> {
     token is log_sum_exp over all parts of lse less the sum of target.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$coordinate,
-                   UnitAttr:$transposed);
+                   UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$lse, AnyRankedTensor:$target);
 }
 def Braid_LinearLossPartGradOp : Braid_TokenOp<"linear_loss_part_grad"> {
@@ -128,7 +136,7 @@ def Braid_LinearLossPartGradOp : Braid_TokenOp<"linear_loss_part_grad"> {
     dweight = x^T dlogits (f32 piece).
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$coordinate,
-                   AnyRankedTensor:$lse, AnyRankedTensor:$dsum, UnitAttr:$transposed);
+                   AnyRankedTensor:$lse, AnyRankedTensor:$dsum, UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight);
 }
 

@@ -153,21 +153,32 @@ void FeatureMapOp::emitTile(TileEmitter &e, ValueRange operands, Results &result
 }
 
 void AppendOneOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
-  Value x = widened(*this, e, operands)[0], first = e.slice(x, 0, 1);
-  finish(*this, e, e.concat({x, e.like(first, 1.0)}), results);
+  Value x = widened(*this, e, operands)[0];
+  auto columns = [&](int64_t count, double value) {
+    SmallVector<int64_t> shape(TileEmitter::shape(x));
+    shape.back() = count;
+    return e.splat(VectorType::get(shape, TileEmitter::type(x).getElementType()), value);
+  };
+  SmallVector<Value> all{x};
+  if (int64_t zeros = getZeros())
+    all.push_back(columns(zeros, 0.0));
+  all.push_back(columns(1, 1.0));
+  finish(*this, e, e.concat(all), results);
 }
 
 void DivideByLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = widened(*this, e, operands)[0];
-  int64_t size = TileEmitter::shape(x).back() - 1;
-  Value last = e.reshape(e.slice(x, size, 1), TileEmitter::shape(x).drop_back());
+  int64_t place = TileEmitter::shape(x).back() - 1, size = place - getZeros();
+  Value last = e.reshape(e.slice(x, place, 1), TileEmitter::shape(x).drop_back());
+  if (getLeast())
+    last = e.maximum(e.maximum(last, e.neg(last)), e.like(last, getLeast()->convertToDouble()));
   Value sum = e.expandLast(e.add(last, e.like(last, getEps().convertToDouble())), size);
   finish(*this, e, e.div(e.slice(x, 0, size), sum), results);
 }
 
 void DropLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
   Value x = widened(*this, e, operands)[0];
-  finish(*this, e, e.slice(x, 0, TileEmitter::shape(x).back() - 1), results);
+  finish(*this, e, e.slice(x, 0, TileEmitter::shape(x).back() - 1 - getZeros()), results);
 }
 
 void TakeLastOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
@@ -235,7 +246,8 @@ void LayerNormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results
   Value total = e.sumLast(xs[0]);
   Value mean = e.mul(total, e.like(total, 1.0 / size));
   Value y = normalise(e, e.sub(xs[0], e.expandLast(mean, size)), getEps().convertToDouble(), 1);
-  finish(*this, e, e.add(e.mul(y, alignWhole(e, xs[1], y)), alignWhole(e, xs[2], y)), results);
+  y = e.mul(y, alignWhole(e, xs[1], y));
+  finish(*this, e, getBias() ? e.add(y, alignWhole(e, xs[2], y)) : y, results);
 }
 
 void L2NormOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {

@@ -63,8 +63,8 @@ def Braid_RmsNormOp : Braid_RowsOp<"rms_norm"> {
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, F64Attr:$eps, DefaultValuedAttr<I64Attr, "1">:$groups);
 }
 def Braid_LayerNormOp : Braid_RowsOp<"layer_norm"> {
-  let summary = "(x - mean) rsqrt(var + eps) weight + bias over the last dimension";
-  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$bias, F64Attr:$eps);
+  let summary = "(x - mean) rsqrt(var + eps) weight + bias over the last dimension; the bias may be absent";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias, F64Attr:$eps);
 }
 def Braid_L2NormOp : Braid_RowsOp<"l2_norm"> {
   let summary = "x rsqrt(sum x^2 + eps) over the last dimension";
@@ -112,16 +112,17 @@ def Braid_FeatureMapOp : Braid_RowsOp<"feature_map"> {
   let arguments = (ins AnyRankedTensor:$x, StrAttr:$kind);
 }
 def Braid_AppendOneOp : Braid_RowsOp<"append_one"> {
-  let summary = "[.., V] -> [.., V + 1], the last 1: the value column that a normaliser sums keys in";
-  let arguments = (ins AnyRankedTensor:$x);
+  let summary = "[.., V] -> [.., V + zeros + 1], the last 1: the value column that a normaliser sums keys in";
+  let description = [{ `zeros` columns of 0 in front of it: states are then as wide as kernels like them. }];
+  let arguments = (ins AnyRankedTensor:$x, DefaultValuedAttr<I64Attr, "0">:$zeros);
 }
 def Braid_DivideByLastOp : Braid_RowsOp<"divide_by_last"> {
-  let summary = "[.., V + 1] -> [.., V]: x / (last + eps)";
-  let arguments = (ins AnyRankedTensor:$x, F64Attr:$eps);
+  let summary = "[.., V + zeros + 1] -> [.., V]: x / (last + eps); with `least` x / (max(|last|, least) + eps)";
+  let arguments = (ins AnyRankedTensor:$x, F64Attr:$eps, OptionalAttr<F64Attr>:$least, DefaultValuedAttr<I64Attr, "0">:$zeros);
 }
 def Braid_DropLastOp : Braid_RowsOp<"drop_last"> {
-  let summary = "[.., V + 1] -> [.., V]: all but the last";
-  let arguments = (ins AnyRankedTensor:$x);
+  let summary = "[.., V + zeros + 1] -> [.., V]: all but the last, and the zeros in front of it";
+  let arguments = (ins AnyRankedTensor:$x, DefaultValuedAttr<I64Attr, "0">:$zeros);
 }
 def Braid_TakeLastOp : Braid_RowsOp<"take_last"> {
   let summary = "[.., V + 1] -> [..]: the last, what a normaliser has summed";

@@ -309,8 +309,11 @@ ShardingRule braid::shardingRule(Operation *op) {
         return r;
       })
       .Case([](HeadLinearOp linear) {
+        if (cast<RankedTensorType>(linear.getWeight().getType()).getRank() == 3)
+          return linear.getTransposed() ? rule("bthe hre -> bthr", "er") : rule("bthr hre -> bthe", "er");
         return linear.getTransposed() ? rule("bthe rh -> bthr", "er") : rule("bthr rh -> bthe", "er");
       })
+      .Case([](HeadLinearGradWeightOp) { return rule("bthr bthe -> hre", "er"); })
       .Case([](LinearGradDataOp grad) { return gradDataRule(grad, "bt", "", grad.getTransposed()); })
       .Case([](LinearGradWeightOp grad) { return gradWeightRule(grad, "bt", "", grad.getTransposed()); })
       .Case([](MoeGroupedLinearOp linear) {

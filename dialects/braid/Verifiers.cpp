@@ -105,6 +105,12 @@ LogicalResult braid::isScalar(Operation *op, Named a) {
   return op->emitOpError() << a.name << " must have one element but is " << shapeText(a.type());
 }
 
+LogicalResult braid::verifyCap(Operation *op, std::optional<APFloat> cap) {
+  if (cap && !(cap->convertToDouble() > 0))
+    return op->emitOpError() << "softcap " << cap->convertToDouble() << " is not above 0";
+  return success();
+}
+
 LogicalResult braid::isDocuments(Operation *op, Named documents, Named x) {
   CHECK(hasRank(op, documents, 2));
   CHECK(isInteger(op, documents));

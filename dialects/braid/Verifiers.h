@@ -50,6 +50,8 @@ mlir::LogicalResult verifySums(mlir::Operation *op, mlir::ValueRange sums, mlir:
 mlir::LogicalResult verifyOperandCount(mlir::Operation *op, size_t count, llvm::StringRef names);
 /// One element, or an error with the shape.
 mlir::LogicalResult isScalar(mlir::Operation *op, Named a);
+/// A softcap c of c tanh(x / c), where there is one: above 0.
+mlir::LogicalResult verifyCap(mlir::Operation *op, std::optional<llvm::APFloat> cap);
 /// A coordinate of the mesh, [1] i32; absent is right too.
 mlir::LogicalResult isCoordinate(mlir::Operation *op, mlir::Value value);
 /// documents [B, T] i32 for the tokens of x.

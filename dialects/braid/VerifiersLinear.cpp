@@ -56,18 +56,38 @@ LogicalResult HeadLinearOp::verify() {
     CHECK(hasRank(*this, tokens, 4));
     CHECK(isFloat(*this, tokens));
   }
-  CHECK(hasRank(*this, weight, 2));
+  CHECK(hasRank(*this, weight, 2, 3));
   CHECK(isFloat(*this, weight));
   CHECK(sameTokens(*this, y, x));
   CHECK(sameDim(*this, "head", y, 2, x, 2));
   int64_t heads = x.dim(2);
   Named &rows = getTransposed() ? y : x, &columns = getTransposed() ? x : y;
-  CHECK(sameDim(*this, getTransposed() ? "output dimension" : "input dimension", weight, 0, rows, 3));
+  static constexpr StringLiteral in = "input dimension", out = "output dimension";
+  bool isBlocks = weight.rank() == 3;
+  CHECK(sameDim(*this, getTransposed() ? out : in, weight, isBlocks, rows, 3));
+  if (isBlocks) {
+    CHECK(sameDim(*this, "head", weight, 0, x, 2));
+    return sameDim(*this, getTransposed() ? in : out, weight, 2, columns, 3);
+  }
   if (weight.dim(1) != heads * columns.dim(3))
     return withNote(emitOpError() << "weight has " << weight.dim(1) << " columns but " << columns.name << " has "
                                   << heads << " heads of " << columns.dim(3),
                     columns);
   return success();
+}
+LogicalResult HeadLinearGradWeightOp::verify() {
+  Named x{"x", getX()}, dy{"dy", getDy()}, dweight{"dweight", getDweight()};
+  for (Named tokens : {x, dy}) {
+    CHECK(hasRank(*this, tokens, 4));
+    CHECK(isFloat(*this, tokens));
+  }
+  CHECK(sameTokens(*this, dy, x));
+  CHECK(sameDim(*this, "head", dy, 2, x, 2));
+  CHECK(hasRank(*this, dweight, 3));
+  CHECK(isFloat(*this, dweight));
+  CHECK(sameDim(*this, "head", dweight, 0, x, 2));
+  CHECK(sameDim(*this, "input dimension", dweight, 1, x, 3));
+  return sameDim(*this, "output dimension", dweight, 2, dy, 3);
 }
 LogicalResult LinearGradDataOp::verify() {
   if (getWeights().size() != getDys().size() || getDys().empty())
@@ -202,7 +222,9 @@ LogicalResult CrossEntropyGradOp::verify() {
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   return sameType(*this, {"dlogits", getDlogits()}, {"logits", getLogits()});
 }
-static LogicalResult verifyLinearLoss(Operation *op, Named x, Named weight, bool transposed, Named labels) {
+template <typename Op> static LogicalResult verifyLinearLoss(Op op) {
+  Named x{"x", op.getX()}, weight{"weight", op.getWeight()}, labels{"labels", op.getLabels()};
+  CHECK(verifyCap(op, op.getSoftcap()));
   CHECK(hasRank(op, x, 3));
   CHECK(isFloat(op, x));
   CHECK(hasRank(op, weight, 2));
@@ -210,38 +232,36 @@ static LogicalResult verifyLinearLoss(Operation *op, Named x, Named weight, bool
   CHECK(hasRank(op, labels, 2));
   CHECK(isInteger(op, labels));
   CHECK(sameTokens(op, x, labels));
-  return sameDim(op, "width", x, 2, weight, transposed ? 1 : 0);
+  return sameDim(op, "width", x, 2, weight, op.getTransposed() ? 1 : 0);
 }
 LogicalResult LinearCrossEntropyOp::verify() {
-  CHECK(verifyLinearLoss(*this, {"x", getX()}, {"weight", getWeight()}, getTransposed(), {"labels", getLabels()}));
+  CHECK(verifyLinearLoss(*this));
   CHECK(isNumber(*this, {"sum", getSum()}));
   return isNumber(*this, {"count", getCount()});
 }
 LogicalResult LinearCrossEntropyGradOp::verify() {
   Named x{"x", getX()}, weight{"weight", getWeight()}, dweight{"dweight", getDweight()};
-  CHECK(verifyLinearLoss(*this, x, weight, getTransposed(), {"labels", getLabels()}));
+  CHECK(verifyLinearLoss(*this));
   CHECK(isNumber(*this, {"sum", getSum()}));
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   CHECK(sameType(*this, {"dx", getDx()}, x));
   CHECK(sameShape(*this, dweight, weight));
   return isFloat(*this, dweight);
 }
-static LogicalResult verifyLossPart(Operation *op, Named x, Named weight, bool transposed, Named labels,
-                                    Value coordinate, Named lse) {
-  CHECK(isCoordinate(op, coordinate));
-  CHECK(verifyLinearLoss(op, x, weight, transposed, labels));
+template <typename Op> static LogicalResult verifyLossPart(Op op) {
+  Named lse{"lse", op.getLse()};
+  CHECK(isCoordinate(op, op.getCoordinate()));
+  CHECK(verifyLinearLoss(op));
   CHECK(isFloat(op, lse));
-  return sameShape(op, lse, labels);
+  return sameShape(op, lse, {"labels", op.getLabels()});
 }
 LogicalResult LinearLossPartOp::verify() {
-  Named lse{"lse", getLse()};
-  CHECK(verifyLossPart(*this, {"x", getX()}, {"weight", getWeight()}, getTransposed(), {"labels", getLabels()},
-                       getCoordinate(), lse));
-  return sameType(*this, {"target", getTarget()}, lse);
+  CHECK(verifyLossPart(*this));
+  return sameType(*this, {"target", getTarget()}, {"lse", getLse()});
 }
 LogicalResult LinearLossPartGradOp::verify() {
   Named x{"x", getX()}, weight{"weight", getWeight()}, dweight{"dweight", getDweight()};
-  CHECK(verifyLossPart(*this, x, weight, getTransposed(), {"labels", getLabels()}, getCoordinate(), {"lse", getLse()}));
+  CHECK(verifyLossPart(*this));
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   CHECK(sameType(*this, {"dx", getDx()}, x));
   CHECK(sameShape(*this, dweight, weight));

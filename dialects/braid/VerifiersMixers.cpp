@@ -18,6 +18,7 @@ static LogicalResult verifyRing(Operation *op, Named rows, int64_t window, int64
 }
 
 template <typename Op> static LogicalResult verifyAttention(Op op, bool cache) {
+  CHECK(verifyCap(op, op.getSoftcap()));
   Named q{"q", op.getQ()}, k{"k", op.getK()}, v{"v", op.getV()}, o{"o", op.getO()}, lse{"lse", op.getLse()};
   for (Named x : {q, k, v}) {
     CHECK(hasRank(op, x, 4));

@@ -129,17 +129,29 @@ LogicalResult FeatureMapOp::verify() {
   int64_t d = x.dim(-1), pairs = product(d, d + 1) / 2;
   return verifyLast(*this, {"result", getResult()}, x, d, getKind() == "taylor" ? 1 + d + pairs : pairs);
 }
+/// Columns beside values, within what a row can have.
+static LogicalResult verifyZeros(Operation *op, int64_t zeros) {
+  constexpr int64_t most = 1 << 17;
+  if (zeros < 0 || zeros > most)
+    return op->emitOpError() << "zeros " << zeros << " is out of range; valid: 0 to " << most;
+  return success();
+}
 LogicalResult AppendOneOp::verify() {
   Named x{"x", getX()};
   CHECK(hasRank(*this, x, 3, 8));
-  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) + 1);
+  CHECK(verifyZeros(*this, getZeros()));
+  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) + getZeros() + 1);
 }
 LogicalResult DivideByLastOp::verify() {
   Named x{"x", getX()};
   CHECK(hasRank(*this, x, 3, 8));
-  if (x.dim(-1) < 2)
-    return emitOpError() << "x has " << x.dim(-1) << " features but needs at least 2: what is divided and the divisor";
-  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - 1);
+  CHECK(verifyZeros(*this, getZeros()));
+  if (x.dim(-1) < getZeros() + 2)
+    return emitOpError() << "x has " << x.dim(-1) << " features but needs at least " << getZeros() + 2
+                         << ": what is divided and the divisor";
+  if (std::optional<APFloat> least = getLeast(); least && !(least->convertToDouble() > 0))
+    return emitOpError() << "least " << least->convertToDouble() << " is not above 0";
+  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - getZeros() - 1);
 }
 /// One number of each row.
 static LogicalResult verifyReduced(Operation *op, Named result, Named x) {
@@ -149,17 +161,19 @@ static LogicalResult verifyReduced(Operation *op, Named result, Named x) {
     CHECK(sameDim(op, "dimension", result, i, x, i));
   return success();
 }
-static LogicalResult verifyMoreThanLast(Operation *op, Named x) {
+static LogicalResult verifyMoreThanLast(Operation *op, Named x, int64_t zeros = 0) {
   CHECK(hasRank(op, x, 3, 8));
   CHECK(isFloat(op, x));
-  if (x.dim(-1) < 2)
-    return op->emitOpError() << "x has " << x.dim(-1) << " features but needs at least 2: one before the last";
+  CHECK(verifyZeros(op, zeros));
+  if (x.dim(-1) < zeros + 2)
+    return op->emitOpError() << "x has " << x.dim(-1) << " features but needs at least " << zeros + 2
+                             << ": one before the last";
   return success();
 }
 LogicalResult DropLastOp::verify() {
   Named x{"x", getX()};
-  CHECK(verifyMoreThanLast(*this, x));
-  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - 1);
+  CHECK(verifyMoreThanLast(*this, x, getZeros()));
+  return verifyLast(*this, {"result", getResult()}, x, x.dim(-1), x.dim(-1) - getZeros() - 1);
 }
 LogicalResult TakeLastOp::verify() {
   Named x{"x", getX()};
@@ -208,7 +222,7 @@ LogicalResult RmsNormOp::verify() {
 LogicalResult LayerNormOp::verify() {
   CHECK(verifyElementwise(*this, {"result", getResult()}, {"x", getX()}));
   CHECK(verifyTrailing(*this, {"x", getX()}, {"weight", getWeight()}));
-  return verifyTrailing(*this, {"x", getX()}, {"bias", getBias()});
+  return getBias() ? verifyTrailing(*this, {"x", getX()}, {"bias", getBias()}) : success();
 }
 LogicalResult L2NormOp::verify() { return verifyElementwise(*this, {"result", getResult()}, {"x", getX()}); }
 LogicalResult GatedNormOp::verify() {

@@ -71,7 +71,8 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec,
   Value o = AttnCausalOp::create(b.builder, b.loc("o"), q.getType(), lse, q, k, v, b.documents(), Value(), ValueRange(),
                                  sinks, b.builder.getF64FloatAttr(scale), b.builder.getI64IntegerAttr(spec.window),
                                  b.builder.getI64IntegerAttr(0), IntegerAttr(),
-                                 b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring, UnitAttr())
+                                 b.entry.cached ? b.builder.getUnitAttr() : UnitAttr(), ring, UnitAttr(),
+                                 spec.softcap > 0 ? b.builder.getF64FloatAttr(spec.softcap) : FloatAttr())
                 .getO();
   if (spec.outputGate)
     o = b.mul("o_gated", o, b.activation("g", projected[3], *spec.outputGate));

@@ -31,10 +31,9 @@ Value braid::buildBased(LayerBuilder &b, Value x, const LsmSpec &spec) {
   ScanInputs in;
   in.q = map("q");
   in.k = map("k");
-  in.v = AppendOneOp::create(builder, b.loc("v"), b.tokens({H, V + 1}), shortConv(b, spec, "v", p["v"]));
+  in.v = appendOne(b, shortConv(b, spec, "v", p["v"]));
   LsmSpec turned = spec;
   turned.rope.reset();
-  Value o = scan(b, turned, LsmClass::I, in);
-  o = DivideByLastOp::create(builder, b.loc("o"), b.tokens({H, V}), o, builder.getF64FloatAttr(1e-6));
+  Value o = divideByLast(b, scan(b, turned, LsmClass::I, in), V, 1e-6);
   return gatedOutput(b, spec, o, p["g"]);
 }

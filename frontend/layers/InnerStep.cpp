@@ -61,7 +61,7 @@ Value braid::buildTtt(LayerBuilder &b, Value x, const LsmSpec &spec) {
   };
   Value q = placed("q"), k = placed("k");
   auto withOne = [&](StringRef name, Value y) -> Value {
-    return AppendOneOp::create(b.builder, b.loc(name), b.tokens({H, K + 1}), y);
+    return AppendOneOp::create(b.builder, b.loc(name), b.tokens({H, K + 1}), y, b.builder.getI64IntegerAttr(0));
   };
   InnerInputs in;
   in.q = withOne("q_one", b.scaled("q", q, spec.scale));

@@ -133,6 +133,13 @@ Value LayerBuilder::matrix(StringRef name, const Dim &in, const Dim &out, Matrix
   return block->addArgument(RankedTensorType::get(sizesOf(shape), element), loc(weightName(name)));
 }
 
+Value LayerBuilder::headMatrices(StringRef name, const Dim &heads, int64_t in, int64_t out) {
+  Dims shape = {heads, in, out};
+  declare(name, shape, types.element, matrixInit(spec, in, out, MatrixRole::narrow), /*decay=*/true, /*trained=*/true,
+          1.0);
+  return block->addArgument(RankedTensorType::get(sizesOf(shape), types.element), loc(weightName(name)));
+}
+
 Value LayerBuilder::column(StringRef name, const Dim &in) {
   declare(name, {in}, types.wide, matrixInit(spec, in.size, 1, MatrixRole::query), /*decay=*/true, /*trained=*/true,
           1.0 / spec.widthRatio());

@@ -112,6 +112,8 @@ public:
   /// Matrix products read it: of the model's element type, but for the router.
   mlir::Value matrix(llvm::StringRef name, const Dim &in, const Dim &out, MatrixRole role = MatrixRole::query,
                      int64_t experts = 0);
+  /// A matrix [in, out] for each head: [heads, in, out], as head_linear reads them.
+  mlir::Value headMatrices(llvm::StringRef name, const Dim &heads, int64_t in, int64_t out);
   /// A matrix [in, 1] as the vector that dot() reads, wide.
   mlir::Value column(llvm::StringRef name, const Dim &in);
   /// What the layer keeps from one call to the next, as it comes in; setState says how it goes out.

@@ -173,6 +173,32 @@ Value braid::constantDecay(LayerBuilder &b, const LsmSpec &spec,
   return b.weight("lsm.log_decay", {headsOf(spec, spec.heads)}, std::move(init), /*decay=*/false, /*trained=*/false);
 }
 
+Value braid::filled(LayerBuilder &b, StringRef name, RankedTensorType type, double number) {
+  auto all = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), number));
+  return arith::ConstantOp::create(b.builder, b.loc(name), all);
+}
+
+int64_t braid::zerosBeside(int64_t values) {
+  constexpr int64_t fewest = 128, tile = 64, grain = 16;
+  return values < fewest || values % grain ? 0 : llvm::alignTo(values + 1, tile) - values - 1;
+}
+
+Value braid::appendOne(LayerBuilder &b, Value v) {
+  auto type = cast<RankedTensorType>(v.getType());
+  Shape features(type.getShape().drop_front(2));
+  int64_t zeros = zerosBeside(features.back());
+  features.back() += zeros + 1;
+  return AppendOneOp::create(b.builder, b.loc("v"), b.tokens(features), v, b.builder.getI64IntegerAttr(zeros));
+}
+
+Value braid::divideByLast(LayerBuilder &b, Value o, int64_t values, double eps, std::optional<double> least) {
+  Shape features(cast<RankedTensorType>(o.getType()).getShape().drop_front(2));
+  features.back() = values;
+  return DivideByLastOp::create(b.builder, b.loc("o"), b.tokens(features), o, b.builder.getF64FloatAttr(eps),
+                                least ? b.builder.getF64FloatAttr(*least) : FloatAttr(),
+                                b.builder.getI64IntegerAttr(zerosBeside(values)));
+}
+
 Value braid::scan(LayerBuilder &b, const LsmSpec &spec, LsmClass kind, ScanInputs in, StringRef stateName) {
   return scan(b, spec, kind, in.q, in, stateName);
 }
@@ -266,6 +292,8 @@ Value braid::buildLsm(LayerBuilder &b, Value x, const LsmSpec &spec) {
   case LsmKind::mamba: return buildMamba(b, x, spec);
   case LsmKind::kda: return buildKda(b, x, spec);
   case LsmKind::rwkv7: return buildRwkv7(b, x, spec);
+  case LsmKind::mlstm: return buildMlstm(b, x, spec);
+  case LsmKind::rglru: return buildRglru(b, x, spec);
   case LsmKind::s4d: return buildS4d(b, x, spec);
   case LsmKind::ttt: return buildTtt(b, x, spec);
   case LsmKind::titans:

@@ -109,6 +109,16 @@ mlir::Value innerStep(LayerBuilder &b, const LsmSpec &spec, const InnerInputs &i
 /// Values [B, T, H, V] of the first layer that keeps some (firstValueWidth): `own` in that layer.
 mlir::Value firstValues(LayerBuilder &b, const LsmSpec &spec, mlir::Value own);
 
+/// One number in the place of a value of this type.
+mlir::Value filled(LayerBuilder &b, llvm::StringRef name, mlir::RankedTensorType type, double number);
+/// Values v [B, T, H, V] and the column of ones in which keys are summed, behind as many of zeros as make wide states ones that kernels have tiles for: 257 columns are no
+/// multiple of anything (a GPU walks over them one at a time; a CPU took 5 times as long as for 256), 320 are five tiles of 64.
+mlir::Value appendOne(LayerBuilder &b, mlir::Value v);
+/// The columns of zeros of such values.
+int64_t zerosBeside(int64_t values);
+/// What was read of them, [B, T, H, V]: divided by what keys have been summed to plus eps, or by its size if that is at least `least`.
+mlir::Value divideByLast(LayerBuilder &b, mlir::Value o, int64_t values, double eps, std::optional<double> least = {});
+
 /// The norm of an output: before its gate or after it, over each of `groups` equal parts of the last dimension.
 struct OutputNorm {
   bool beforeGate = true;
@@ -135,6 +145,8 @@ mlir::Value buildHgrn2(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildKda(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildLightning(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildMamba(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildMlstm(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
+mlir::Value buildRglru(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRwkv6(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildRwkv7(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);
 mlir::Value buildS4d(LayerBuilder &b, mlir::Value x, const LsmSpec &spec);

@@ -37,6 +37,9 @@ Value braid::buildMamba(LayerBuilder &b, Value x, const LsmSpec &spec) {
     if (!spec.bcdtNorm)
       return x;
     int64_t width = cast<RankedTensorType>(x.getType()).getShape().back();
+    auto features = static_cast<double>(width);
+    if (!spec.bcdtNormWeights) // Falcon Mamba, arXiv:2410.05355
+      return b.scale(name, b.l2Norm(name, x, spec.normEps * features), std::sqrt(features));
     Value weight = b.weight(("lsm." + name + "_norm.weight").str(), {width}, Init::constant(1.0));
     return b.rmsNorm(name, x, weight, spec.normEps);
   };

@@ -54,7 +54,7 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
                                 b.wide({b.entry.batch, H, b.entry.tokens}), q, k, v, b.documents(), Value(),
                                 ValueRange{qRope, kRope}, Value(), b.builder.getF64FloatAttr(scale),
                                 b.builder.getI64IntegerAttr(0), b.builder.getI64IntegerAttr(0), IntegerAttr(),
-                                flag(keys != own), UnitAttr(), flag(keys == past));
+                                flag(keys != own), UnitAttr(), flag(keys == past), FloatAttr());
   };
   auto attendOwn = [&] {
     auto ofLatent = b.linear(c, {{"k", wk, {H, D}}, {"v", wv, {H, V}}});

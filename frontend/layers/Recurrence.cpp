@@ -71,11 +71,6 @@ private:
 
 } // namespace
 
-/// One number in the place of a value of this type.
-static Value filled(LayerBuilder &b, StringRef name, RankedTensorType type, double number) {
-  auto all = DenseElementsAttr::get(type, b.builder.getFloatAttr(type.getElementType(), number));
-  return arith::ConstantOp::create(b.builder, b.loc(name), all);
-}
 static int64_t headsOf(Value value) { return cast<RankedTensorType>(value.getType()).getDimSize(2); }
 static Shape featuresOf(Value value) { return Shape(cast<RankedTensorType>(value.getType()).getShape().drop_front(2)); }
 
@@ -281,7 +276,7 @@ Value Inputs::emitCall(const Term &call) {
   }
   if (function == "with_one")
     return AppendOneOp::create(b.builder, b.loc(name), b.tokens({headsOf(arg), r.rows(spec.headDim)}),
-                               b.narrow(name, arg));
+                               b.narrow(name, arg), b.builder.getI64IntegerAttr(0));
   if (function == "taylor" || function == "square")
     return FeatureMapOp::create(b.builder, b.loc(name), b.tokens({headsOf(arg), r.rows(spec.headDim)}),
                                 b.narrow(name, arg), b.builder.getStringAttr(function));
@@ -487,7 +482,8 @@ Value Inputs::output(Value read) {
   current = &r.inputs.back();
   if (r.readsSums) {
     values["z"] = TakeLastOp::create(b.builder, b.loc("z"), b.tokens({spec.heads}), read);
-    read = DropLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), read);
+    read = DropLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), read,
+                              b.builder.getI64IntegerAttr(zerosBeside(spec.valueDim)));
   }
   values["M"] = read;
   return b.narrow("o", emit(current->term));
@@ -567,11 +563,8 @@ Value Places::valueOf(const Update &u) {
   if (u.value.empty())
     return b.narrow("v", sameEverywhere(b, "v", {spec.heads, spec.valueDim}, 0));
   Value v = inputs[u.value];
-  if (r.normalised) {
-    Shape more(cast<RankedTensorType>(v.getType()).getShape().drop_front(2));
-    ++more.back();
-    v = AppendOneOp::create(b.builder, b.loc("v"), b.tokens(more), v);
-  }
+  if (r.normalised)
+    v = appendOne(b, v);
   if (!u.writeFactors.empty())
     v = b.repeatHeads("v", v, spec.heads);
   for (StringRef factor : u.writeFactors)
@@ -642,8 +635,7 @@ static Value scanned(LayerBuilder &b, Inputs &inputs, const RecurrenceSpec &spec
     o = turningScan(b, unrotated, in, summedPhases(b, unrotated, places.ofState(r.phase)));
   }
   if (r.normalised && !r.readsSums)
-    o = DivideByLastOp::create(b.builder, b.loc("o"), b.tokens({spec.heads, spec.valueDim}), o,
-                               b.builder.getF64FloatAttr(1e-6));
+    o = divideByLast(b, o, spec.valueDim, 1e-6);
   return o;
 }
 

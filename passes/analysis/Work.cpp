@@ -310,6 +310,7 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       .Case([&](LinearOp l) { return products(rowsOf(l.getX()), l.getWeights()); })
       .Case([&](LinearAddOp l) { return products(rowsOf(l.getX()), l.getWeight()) + elements(l.getY()); })
       .Case([&](HeadLinearOp l) { return products(rowsOf(l.getX()), l.getWeight()); })
+      .Case([&](HeadLinearGradWeightOp l) { return products(rowsOf(l.getX()), l.getDweight()); })
       .Case([&](LinearGradDataOp l) { return products(rowsOf(l.getDx()), l.getWeights()); })
       .Case([&](LinearGradWeightOp l) { return products(rowsOf(l.getX()), l.getDws()); })
       .Case([&](MoeGroupedLinearOp l) {

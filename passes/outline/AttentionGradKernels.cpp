@@ -23,9 +23,10 @@ Var gradP(const Attention &a, Var scores, Var lse, int64_t axis, std::optional<t
   Var origin = expand(lse, axis, scores.dim(axis));
   return keep(a.powers(keep(scores), a.factor ? origin * kLog2E : origin, masked));
 }
-Var gradScores(Var p, Var dp, Var delta, int64_t axis, std::optional<tile::Keep> half) {
+Var gradScores(const Attention &a, Var scores, Var p, Var dp, Var delta, int64_t axis, std::optional<tile::Keep> half) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
-  return keep(p * (keep(dp) - expand(delta, axis, p.dim(axis))));
+  Var ds = p * (keep(dp) - expand(delta, axis, p.dim(axis)));
+  return keep(a.cap ? ds * a.slopeOf(scores) : ds);
 }
 
 /// dq, and delta for the keys: program (block of query rows, head, batch).
@@ -35,6 +36,7 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
   Var o = a.outputs("o"), dq = a.queries("dq"),
       dqShared = shape.shared ? a.tokens("dq_shared", shape.heads, shape.shared) : Var(),
       deltas = a.rowNumbers("delta"), scale = k.scalar("scale", shape.compute);
+  a.loadCap();
   a.loadPrefix(in.q.own);
   int64_t R = shape.ownRows(), C = shape.tileRows();
   Var t0 = a.firstQuery(in.q.own), h = k.program(1), b = k.program(2);
@@ -63,8 +65,8 @@ void writeGradQueries(KernelBuilder &k, const AttentionShape &shape) {
       return a.masked(half ? Attention::Interval() : common, s0, C, scores,
                       [&] { return a.visible(keys, s0, C, /*turned=*/true); });
     };
-    Var scores = Attention::scoresOf(at, queries), product = dotTB(at.values, d);
-    Var p = gradP(a, scores, lse, 0, half, masked), ds = gradScores(p, product, delta, 0, half);
+    Var scores = a.scoresOf(at, queries), product = dotTB(at.values, d);
+    Var p = gradP(a, scores, lse, 0, half, masked), ds = gradScores(a, scores, p, product, delta, 0, half);
     Vars next{dotTA(ds, at.own, sums[0])};
     if (shape.shared)
       next.push_back(dotTA(ds, at.shared, sums[1]));
@@ -91,6 +93,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
   Var dk = a.keyGradients("dk"), dv = a.valueGradients("dv"),
       dkShared = shape.shared ? a.tokens("dk_shared", shape.groups, shape.shared, shape.compute) : Var(),
       scale = k.scalar("scale", shape.compute);
+  a.loadCap();
   a.loadPrefix(in.q.own);
   if (shape.wide) // else a thread has no registers for it
     a.scaleLate(scale);
@@ -137,12 +140,12 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
       return a.masked(common, s0, R, scores, live);
     };
     // Queries are multiplied as they lie in memory; their product is scaled.
-    Var scores = a.scaled(Attention::scoresOf(queries, keys), scale), dp = dotTB(d, keys.values);
+    Var scores = a.capped(a.scaled(Attention::productOf(queries, keys), scale)), dp = dotTB(d, keys.values);
     Var lse = numbers(in.lse), delta = numbers(deltas);
     Var p = gradP(a, scores, lse, 1, half, masked);
     auto values = [&] { return dotTA(p, d, now[1]); };
     Var dvs = shape.wide ? values() : Var(); // multiplied while dS is computed
-    Var ds = gradScores(p, dp, delta, 1, half), dks = dotTA(ds, queries.own, now[0]);
+    Var ds = gradScores(a, scores, p, dp, delta, 1, half), dks = dotTA(ds, queries.own, now[0]);
     Vars next{dks, dvs ? dvs : values()};
     if (shape.shared)
       next.push_back(dotTA(ds, queries.shared, now[2]));
@@ -215,8 +218,8 @@ LogicalResult outlineAttentionGrad(AttnCausalGradOp op, OutlineContext &context)
     launch.arg("lse", op.getLse()).arg("d_o", op.getDO());
     if (op.getCoordinate())
       launch.arg("coordinate", op.getCoordinate());
-    launch.scalar("scale", op.getScale().convertToDouble(), shape.compute).index("keys", keys);
-    launch.index("prefix", shape.prefix);
+    scoreArguments(launch, op, shape);
+    launch.index("keys", keys).index("prefix", shape.prefix);
     return launch;
   };
   auto queries = begin("grad_q", "rows", writeGradQueries, {ceilDiv(tokens, shape.ownRows()), shape.heads, batch});

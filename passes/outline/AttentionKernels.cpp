@@ -18,6 +18,7 @@ void writeForward(KernelBuilder &k, const AttentionShape &shape) {
   Attention::Inputs in = a.inputs();
   Var q = in.q.own, documents = in.documents;
   Var o = a.outputs("o"), lse = a.rowNumbers("lse"), scale = k.scalar("scale", shape.compute);
+  a.loadCap();
   Var sinks = a.sinks();
   a.loadPrefix(q);
   int64_t R = shape.ownRows(), C = shape.attendedKeys();
@@ -79,6 +80,7 @@ void writeDecode(KernelBuilder &k, const AttentionShape &shape, int64_t parts) {
     lse = a.partNumbers("m_l");
   }
   scale = k.scalar("scale", shape.compute);
+  a.loadCap();
   Var sinks = a.sinks();
   a.loadPrefix(in.q.own);
   int64_t rows = shape.decodeHeads(), perGroup = shape.perGroup() / rows;
@@ -232,7 +234,7 @@ LogicalResult outlineCausal(AttnCausalOp op, OutlineContext &context) {
   else
     launch.result("o", RankedTensorType::get({parts, batch, shape.heads, shape.values}, shape.compute))
         .result("m_l", RankedTensorType::get({parts, 2, batch, shape.heads}, shape.compute));
-  launch.scalar("scale", op.getScale().convertToDouble(), shape.compute);
+  scoreArguments(launch, op, shape);
   if (!shape.cache)
     launch.index("keys", op.keyCount()).index("prefix", shape.prefix);
   auto made = launch.run();

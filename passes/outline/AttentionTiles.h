@@ -47,6 +47,7 @@ struct AttentionShape {
   mlir::Type gradients = {}; ///< element of dk and dv
   bool adds = false; ///< to what other tokens gave
   bool sinks = false; ///< of each head a score that no key has
+  bool capped = false; ///< scaled scores s become c tanh(s / c)
   int64_t perGroup() const { return heads / groups; }
   int64_t width() const { return std::max(size + shared, values); } ///< of the widest tile
   /// Queries, and keys, of a tile: a GPU's block has shared memory for so many.
@@ -91,7 +92,7 @@ struct AttentionShape {
             : sharded ? "_sp"
             : earlier ? "_earlier"
                       : "") +
-           (bounded ? "_bounded" : "") + (sinks ? "_sinks" : "");
+           (bounded ? "_bounded" : "") + (sinks ? "_sinks" : "") + (capped ? "_softcap" : "");
   }
 };
 
@@ -287,9 +288,34 @@ public:
     return keysOf(in, g, [&](Var buffer, Var head) { return passingRows(buffer, b, first, head, count, limit); });
   }
   /// Of every row of x with every one of y.
-  static Var scoresOf(const Features &x, const Features &y) {
+  static Var productOf(const Features &x, const Features &y) {
     Var own = dotTB(x.own, y.own);
     return x.shared ? dotTB(x.shared, y.shared, own) : own;
+  }
+  /// The same as scores, of rows that are scaled, or are to be late.
+  Var scoresOf(const Features &x, const Features &y) const { return capped(productOf(x, y)); }
+  /// The parameter that bounds scores, where there is one.
+  void loadCap() {
+    if (!shape.capped)
+      return;
+    cap = k.scalar("softcap", shape.compute);
+    inverseCap = k.scalar("inverse_softcap", shape.compute); // a quotient would be a call
+  }
+  /// c tanh(s / c) of scaled scores. Where they lie in registers of a GPU by an exponential and a quotient that are approximate there: what that loses near 0, 1e-7 c, is
+  /// less than a score of bf16 knows.
+  Var capped(Var scores) const {
+    if (!cap)
+      return scores;
+    Var x = scores * inverseCap;
+    if (!shape.branches)
+      return tanh(x) * cap;
+    Var e = exp(abs(x) * -2.0), y = (1.0 - e) / (1.0 + e) * cap;
+    return select(lt(x, 0.0), -y, y);
+  }
+  /// The slope of that, of capped scores.
+  Var slopeOf(Var scores) const {
+    Var t = scores * inverseCap;
+    return 1.0 - t * t;
   }
   /// From here on scores are scaled where they become exponents, if the shape says so.
   void scaleLate(Var by) {
@@ -404,6 +430,7 @@ public:
   const AttentionShape &shape;
   Var keyCount, prefix; ///< set by kernels that have them as parameters
   Var scale, factor; ///< of scores that are scaled late: scale / ln 2
+  Var cap, inverseCap; ///< of scores, where there is one
   Var rowBegin; ///< the key at which the row begins, where there may be others before it; of a past, tokens of earlier ranks
 };
 
@@ -438,8 +465,9 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
           .bounded = op.getCoordinate() && !cache && keys <= prefix + q[1],
           .gpu = context.gpu,
           .branches = inRegisters,
-          .late = inRegisters && op.getScale().convertToDouble() >= kLeastLateScale,
-          .sinks = sinks};
+          .late = inRegisters && !op.getSoftcap() && op.getScale().convertToDouble() >= kLeastLateScale,
+          .sinks = sinks,
+          .capped = op.getSoftcap().has_value()};
 }
 
 /// The same for programs over `rows` rows of `heads` heads each: of two tiles, where such programs still fill a GPU's multiprocessors, and what passes by
@@ -458,6 +486,14 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
   return shape.wide ? shape : attentionShape(op, context, cache, ring, most);
 }
 
+/// Of a launch: the numbers that scores are multiplied with and bounded by.
+template <typename Op> void scoreArguments(OutlineContext::Launch &launch, Op op, const AttentionShape &shape) {
+  launch.scalar("scale", op.getScale().convertToDouble(), shape.compute);
+  if (op.getSoftcap()) {
+    double cap = op.getSoftcap()->convertToDouble();
+    launch.scalar("softcap", cap, shape.compute).scalar("inverse_softcap", 1 / cap, shape.compute);
+  }
+}
 /// Of a launch: what Inputs names.
 template <typename Op> void attentionArguments(OutlineContext::Launch &launch, Op op, const AttentionShape &shape) {
   launch.arg("q", op.getQ()).arg("k", op.getK());

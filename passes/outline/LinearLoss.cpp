@@ -171,6 +171,8 @@ private:
 struct Head {
   Value weight;
   bool transposed;
+  FloatAttr cap; ///< of logits, perhaps
+  double softcap() const { return cap ? cap.getValueAsDouble() : 0; }
   int64_t width() const { return shapeOf(weight)[transposed ? 1 : 0]; }
   int64_t vocabulary() const { return shapeOf(weight)[transposed ? 0 : 1]; }
 
@@ -186,9 +188,11 @@ struct Head {
   }
   /// Of x as a whole: whether its product says what a loss needs.
   bool saysTiles(Operation *op, Value x, const OutlineContext &context) const {
-    return whyNoLossTiles(op, x, weight, transposed, context.ownProducts()).empty();
+    return whyNoLossTiles(op, x, weight, transposed, cap, context.ownProducts()).empty();
   }
   std::optional<LossTiles> tiles(Operation *at, Value x, const LossReads &reads, OutlineContext &context) const {
+    if (cap)
+      return std::nullopt;
     return lossTilesOf(at, product(x), type(x), reads, context);
   }
   /// rowLosses() of a block; no logits.
@@ -196,7 +200,7 @@ struct Head {
                             Value coordinate = {}) const {
     if (std::optional<LossTiles> said = tiles(at, perRow[0], {perRow[1], coordinate, false}, context))
       return rowLosses(at, *said, perRow[1], vocabulary(), context, coordinate);
-    return rowLosses(at, logits(at, perRow[0], context), perRow[1], rounded(), context, coordinate);
+    return rowLosses(at, logits(at, perRow[0], context), perRow[1], rounded(), context, coordinate, softcap());
   }
   bool rounded() const { return tensorType(weight).getElementType().isBF16(); }
 };
@@ -204,7 +208,7 @@ struct Head {
 } // namespace
 
 LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &context) {
-  Head head{op.getWeight(), op.getTransposed()};
+  Head head{op.getWeight(), op.getTransposed(), op.getSoftcapAttr()};
   Value sum = op.getSum(), count = countLabels(op, op.getLabels(), tensorType(op.getCount()).getElementType(), context);
   if (!sum.use_empty()) {
     auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) -> SmallVector<Value> {
@@ -237,7 +241,7 @@ static SmallVector<Value> blockGradients(Operation *at, const Head &head, Value 
 }
 
 LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext &context) {
-  Head head{op.getWeight(), op.getTransposed()};
+  Head head{op.getWeight(), op.getTransposed(), op.getSoftcapAttr()};
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
@@ -249,8 +253,8 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
       d = scaledGradients(at, *tiles, labels, rows[0], op.getDsum(), context);
     } else {
       Value logits = head.logits(at, x, context);
-      rows = rowLosses(at, logits, labels, head.rounded(), context);
-      d.rows = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context);
+      rows = rowLosses(at, logits, labels, head.rounded(), context, {}, head.softcap());
+      d.rows = rowGradients(at, logits, labels, rows[0], op.getDsum(), element, context, {}, head.softcap());
     }
     SmallVector<Value> out = blockGradients(at, head, x, d, dweight, piece, context);
     out.push_back(rows[1]);
@@ -264,7 +268,7 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
 }
 
 LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context) {
-  Head head{op.getWeight(), op.getTransposed()};
+  Head head{op.getWeight(), op.getTransposed(), op.getSoftcapAttr()};
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) {
     return head.losses(at, perRow, context, op.getCoordinate());
   };
@@ -274,7 +278,7 @@ LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context) {
 }
 
 LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &context) {
-  Head head{op.getWeight(), op.getTransposed()};
+  Head head{op.getWeight(), op.getTransposed(), op.getSoftcapAttr()};
   Type element = tensorType(op.getX()).getElementType();
   RankedTensorType piece = tensorType(op.getDweight());
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
@@ -283,7 +287,8 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
     if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, place, true}, context))
       d = scaledGradients(at, *tiles, labels, lse, op.getDsum(), context, place);
     else
-      d.rows = rowGradients(at, head.logits(at, x, context), labels, lse, op.getDsum(), element, context, place);
+      d.rows = rowGradients(at, head.logits(at, x, context), labels, lse, op.getDsum(), element, context, place,
+                            head.softcap());
     return blockGradients(at, head, x, d, dweight, piece, context);
   };
   RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofExponentials : ofLogits;

@@ -18,19 +18,50 @@ static constexpr int64_t kBlocksTogether = 4;
 
 namespace {
 
+/// Of a kernel whose logits are bounded, perhaps: c, a parameter.
+class Cap {
+public:
+  Cap() = default;
+  Cap(KernelBuilder &k, Type real, bool isThere) {
+    if (!isThere)
+      return;
+    cap = k.scalar("softcap", real);
+    inverse = 1.0 / cap;
+  }
+  /// c tanh(x / c)
+  Var of(Var x) const { return cap ? tanh(x * inverse) * cap : x; }
+  /// d times the slope of that, of bounded x.
+  Var slope(Var x, Var d) const {
+    if (!cap)
+      return d;
+    Var t = x * inverse;
+    return d * (1.0 - t * t);
+  }
+
+private:
+  Var cap, inverse;
+};
+
+std::string capName(double cap) { return cap > 0 ? "_softcap" : ""; }
+
+} // namespace
+
+namespace {
+
 /// Parameters of a kernel of losses, and what it writes of a row once its lse is known:
 ///   loss = lse - x[label]  (0 for label < 0), live
 /// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the place of loss and live.
 /// `ofTiles`: instead of logits there is x[label], where the label is one of the row's words.
 class LossRows {
 public:
-  LossRows(KernelBuilder &k, Type element, bool part, bool ofTiles)
+  LossRows(KernelBuilder &k, Type element, bool part, bool ofTiles, bool isCapped = false)
       : k(k), real(computeType(element)), part(part), ofTiles(ofTiles),
         logits(ofTiles ? k.buffer("label_logits", element, {kDynamic})
                        : k.buffer("logits", element, {kDynamic, kDynamic})),
         labels(k.buffer("labels", k.i32(), {kDynamic})), place(part ? k.buffer("coordinate", k.i32(), {1}) : Var()),
         lse(k.buffer("lse", real, {kDynamic})), loss(k.buffer(part ? "target" : "loss", real, {kDynamic})),
-        live(part ? Var() : k.buffer("live", real, {kDynamic})), count(k.index("count")), size(k.index("vocabulary")) {}
+        live(part ? Var() : k.buffer("live", real, {kDynamic})), cap(k, real, isCapped), count(k.index("count")),
+        size(k.index("vocabulary")) {}
 
   void put(Var n, Var row) const {
     Var label = k.at(labels, {n});
@@ -52,11 +83,14 @@ public:
   KernelBuilder &k;
   Type real;
   bool part, ofTiles;
-  Var logits, labels, place, lse, loss, live, count, size;
+  Var logits, labels, place, lse, loss, live;
+  Cap cap;
+  Var count, size;
 
 private:
   Var logit(Var n, Var word) const {
-    return cast(ofTiles ? k.at(logits, {n}) : k.at(logits, {n, cast(word, k.builder.getIndexType())}), real);
+    Var x = ofTiles ? k.at(logits, {n}) : k.at(logits, {n, cast(word, k.builder.getIndexType())});
+    return cap.of(cast(x, real));
   }
 };
 
@@ -88,17 +122,17 @@ std::string lossOfTiles(StringRef name, Type element, bool part, OutlineContext 
 /// Two walks over a row's vocabulary in blocks, lanes apart:
 ///   m = max x,  lse = m + log sum exp(x - m)
 /// A GPU, whose programs run beside each other and have no row in a cache, walks once: s <- s exp(m - m') + sum exp(x - m').
-std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, OutlineContext &context) {
+std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, double cap, OutlineContext &context) {
   bool once = context.gpu;
   int64_t programRows = rowsOfProgram(context), width = wordsOfBlock(context);
-  std::string full = name.str() + (once && rounded && !element.isBF16() ? "_rounded" : "");
+  std::string full = name.str() + (once && rounded && !element.isBF16() ? "_rounded" : "") + capName(cap);
   return context.kernel(full, {"token"}, [&](KernelBuilder &k) {
-    LossRows rows(k, element, part, /*ofTiles=*/false);
+    LossRows rows(k, element, part, /*ofTiles=*/false, cap > 0);
     Var size = rows.size, first = k.program(0) * programRows;
     Var lowest = k.tile({width}, rows.real, -3.0e38), lane = k.iota({width}, 0);
     k.loop(first, min(first + programRows, rows.count), 1, [&](Var n) {
-      auto block = [&](Var v) {
-        Var x = cast(k.load(rows.logits, {n, v}, {width}, {.limit = size}), rows.real);
+      auto block = [&](Var v, const Cap &cap) {
+        Var x = cap.of(cast(k.load(rows.logits, {n, v}, {width}, {.limit = size}), rows.real));
         return select(lt(lane, cast(size - v, k.i32())), x, lowest);
       };
       Var m, total;
@@ -108,7 +142,7 @@ std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, O
           SmallVector<Var> x;
           Var top = now[0];
           for (int64_t i = 0; i < kBlocksTogether; ++i) {
-            x.push_back(block(v + i * width));
+            x.push_back(block(v + i * width, rows.cap));
             top = max(top, x.back());
           }
           Var sum = now[1] * exp(now[0] - top);
@@ -119,10 +153,12 @@ std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, O
         m = maximum(lanes[0], 0);
         total = sum(lanes[1] * exp(lanes[0] - m), 0);
       } else {
-        Vars top = k.loop(0, size, width, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v))}; });
-        m = maximum(top[0], 0);
+        // The greatest capped logit is the greatest logit's.
+        Vars top =
+            k.loop(0, size, width, {lowest}, [&](Var v, ArrayRef<Var> m) { return Vars{max(m[0], block(v, {}))}; });
+        m = rows.cap.of(maximum(top[0], 0));
         total = sum(k.loop(0, size, width, {lowest.like(0)},
-                           [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v) - m)}; })[0],
+                           [&](Var v, ArrayRef<Var> s) { return Vars{s[0] + exp(block(v, rows.cap) - m)}; })[0],
                     0);
       }
       rows.put(n, m + log(total));
@@ -136,7 +172,7 @@ std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, O
 
 /// The kernel's launch, which has its operands.
 static SmallVector<Value> runLosses(OutlineContext::Launch launch, Value labels, Type real, int64_t vocabulary,
-                                    Value coordinate) {
+                                    Value coordinate, double softcap = 0) {
   int64_t count = shapeOf(labels)[0];
   auto perToken = RankedTensorType::get({count}, real);
   launch.arg("labels", labels);
@@ -144,6 +180,8 @@ static SmallVector<Value> runLosses(OutlineContext::Launch launch, Value labels,
     launch.arg("coordinate", coordinate).result("lse", perToken).result("target", perToken);
   else
     launch.result("lse", perToken).result("loss", perToken).result("live", perToken);
+  if (softcap > 0)
+    launch.scalar("softcap", softcap, real);
   return launch.index("count", count).index("vocabulary", vocabulary).run();
 }
 
@@ -152,13 +190,13 @@ static std::string lossName(Type element, Value coordinate) {
 }
 
 SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, bool rounded, OutlineContext &context,
-                             Value coordinate) {
+                             Value coordinate, double softcap) {
   Type element = tensorType(logits).getElementType();
   std::string kernel =
-      lossOfWords(lossName(element, coordinate), element, static_cast<bool>(coordinate), rounded, context);
+      lossOfWords(lossName(element, coordinate), element, static_cast<bool>(coordinate), rounded, softcap, context);
   auto launch = context.launch(op, kernel, {ceilDiv(shapeOf(logits)[0], rowsOfProgram(context))});
   launch.arg("logits", logits);
-  return runLosses(std::move(launch), labels, computeType(element), shapeOf(logits)[1], coordinate);
+  return runLosses(std::move(launch), labels, computeType(element), shapeOf(logits)[1], coordinate, softcap);
 }
 
 SmallVector<Value> rowLosses(Operation *op, const LossTiles &tiles, Value labels, int64_t vocabulary,
@@ -170,20 +208,21 @@ SmallVector<Value> rowLosses(Operation *op, const LossTiles &tiles, Value labels
   return runLosses(std::move(launch), labels, element, vocabulary, coordinate);
 }
 
-/// dlogits = (exp(x - lse) - [v = label]) dsum, 0 for label < 0; v counts from c size with `coordinate` c
+/// dlogits = (exp(l - lse) - [v = label]) (1 - (l / cap)^2) dsum, 0 for label < 0, l = x without a cap; v counts from c size with `coordinate` c
 Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value dsum, Type result,
-                   OutlineContext &context, Value coordinate) {
+                   OutlineContext &context, Value coordinate, double softcap) {
   int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
   Type element = tensorType(logits).getElementType(), real = computeType(element);
   Type scale = tensorType(dsum).getElementType();
   int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
   std::string name = std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + typeName(element) +
-                     (result != element ? "_" + typeName(result) : "");
+                     (result != element ? "_" + typeName(result) : "") + capName(softcap);
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var lse = k.buffer("lse", real, {kDynamic}), dsum = k.buffer("dsum", scale, {1});
     Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var dlogits = k.buffer("dlogits", result, {kDynamic, kDynamic});
+    Cap cap(k, real, softcap > 0);
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
     Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({width}, 0);
     k.loop(first, min(first + rows, count), 1, [&](Var n) {
@@ -191,9 +230,9 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
       if (coordinate)
         label = label - k.at(place, {0}) * cast(size, k.i32());
       k.loop(0, size, width, [&](Var v) {
-        Var p = exp(cast(k.load(logits, {n, v}, {width}, {.limit = size}), real) - row);
+        Var x = cap.of(cast(k.load(logits, {n, v}, {width}, {.limit = size}), real)), p = exp(x - row);
         Var hit = eq(lane, label - cast(v, k.i32()));
-        Var d = (p - select(hit, p.like(1), p.like(0))) * weight;
+        Var d = cap.slope(x, (p - select(hit, p.like(1), p.like(0))) * weight);
         k.store(cast(d, result), dlogits, {n, v}, {.limit = size, .dims = {1}});
       });
     });
@@ -203,6 +242,8 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
   launch.arg("logits", logits).arg("labels", labels).arg("lse", lse).arg("dsum", dsum);
   if (coordinate)
     launch.arg("coordinate", coordinate);
+  if (softcap > 0)
+    launch.scalar("softcap", softcap, real);
   return launch.result("dlogits", RankedTensorType::get({count, vocabulary}, result), result == element ? "logits" : "")
       .index("count", count)
       .index("vocabulary", vocabulary)

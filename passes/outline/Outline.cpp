@@ -62,6 +62,11 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
               return outlineHeadLinear(cast<HeadLinearOp>(op), context);
             };
           })
+          .Case<HeadLinearGradWeightOp>([](auto) -> Family {
+            return [](Operation *op, OutlineContext &context) {
+              return outlineHeadLinearGradWeight(cast<HeadLinearGradWeightOp>(op), context);
+            };
+          })
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
                 LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })

@@ -30,6 +30,7 @@ llvm::LogicalResult outlineInner(mlir::Operation *op, OutlineContext &context); 
 llvm::LogicalResult outlineAttention(mlir::Operation *op, OutlineContext &context); // AttentionKernels.cpp: attn.*
 llvm::LogicalResult outlineAttentionGrad(AttnCausalGradOp op, OutlineContext &context); // AttentionGradKernels.cpp
 llvm::LogicalResult outlineHeadLinear(HeadLinearOp op, OutlineContext &context); // HeadLinearKernels.cpp
+llvm::LogicalResult outlineHeadLinearGradWeight(HeadLinearGradWeightOp op, OutlineContext &context);
 /// ConvKernels.cpp: short_conv and its gradient, with the ops of its cluster.
 llvm::LogicalResult outlineConvolution(mlir::Operation *op, llvm::ArrayRef<mlir::Operation *> cluster,
                                        OutlineContext &context);
@@ -65,7 +66,8 @@ inline constexpr double kFarLogit = 40;
 std::optional<LossTiles> lossTilesOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType type,
                                      const LossReads &reads, OutlineContext &context);
 /// Why a loss of x weight has no such product; empty: it has.
-std::string whyNoLossTiles(mlir::Operation *op, mlir::Value x, mlir::Value weight, bool transposed, bool ownProducts);
+std::string whyNoLossTiles(mlir::Operation *op, mlir::Value x, mlir::Value weight, bool transposed,
+                           mlir::FloatAttr softcap, bool ownProducts);
 /// On a GPU (ProductSums.cpp), nothing where that has no such kernel: the sum of a_i op(b_i), a_i [.., k_i], b_i [k_i, n] or transposed, of bf16, as `type`
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,
@@ -116,15 +118,16 @@ mlir::Value fewRowsProduct(mlir::Operation *op, const Product &p, mlir::RankedTe
 mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weights, mlir::Value offsets,
                           mlir::RankedTensorType type, OutlineContext &context);
 /// Cross entropy of every row of logits [rows, words] with labels [rows]: lse, loss and live (1 for label >= 0). Of one
-/// part of the words (`coordinate`): lse and the label's logit. `rounded`: the logits are products of bf16, so exponentials may be approximate.
+/// part of the words (`coordinate`): lse and the label's logit. `rounded`: the logits are products of bf16, so exponentials may be approximate. With a `softcap` c,
+/// of logits c tanh(x / c); 0: none.
 llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels, bool rounded,
-                                         OutlineContext &context, mlir::Value coordinate = {});
+                                         OutlineContext &context, mlir::Value coordinate = {}, double softcap = 0);
 /// The same from what a product says of its tiles.
 llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels,
                                          int64_t vocabulary, OutlineContext &context, mlir::Value coordinate = {});
 /// Its gradient [rows, words] of element type `result`, in the place of `logits` if it has their type.
 mlir::Value rowGradients(mlir::Operation *op, mlir::Value logits, mlir::Value labels, mlir::Value lse, mlir::Value dsum,
-                         mlir::Type result, OutlineContext &context, mlir::Value coordinate = {});
+                         mlir::Type result, OutlineContext &context, mlir::Value coordinate = {}, double softcap = 0);
 /// The gradient [rows, words] as scales [rows] f32 times what stands in the place of the exponentials.
 struct ScaledGradients {
   mlir::Value rows, scales;

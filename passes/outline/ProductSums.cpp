@@ -528,7 +528,9 @@ std::optional<LossTiles> lossTilesOf(Operation *op, const Product &p, RankedTens
   return std::nullopt;
 }
 
-std::string whyNoLossTiles(Operation *op, Value x, Value weight, bool transposed, bool ownProducts) {
+std::string whyNoLossTiles(Operation *op, Value x, Value weight, bool transposed, FloatAttr softcap, bool ownProducts) {
+  if (softcap)
+    return "logits are capped"; // their exponentials are no function of a tile's that one factor makes
   if (!ownProducts)
     return "products are not kernels of a GPU";
   OutlineContext context(op->getParentOfType<ModuleOp>());

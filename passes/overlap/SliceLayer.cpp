@@ -427,12 +427,12 @@ LogicalResult SliceLayer::sliceAttention(AttnCausalOp op) {
     SmallVector<Value> shared;
     if (seen.size() > 2)
       shared = {part(op.getShared()[0], mixer, i, TokenKind::token), seen[2][i]};
-    auto copy =
-        AttnCausalOp::create(builder, op.getLoc(), TypeRange{oType, lseType}, q, keys[i], values[i],
-                             part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, shared,
-                             op.getSinks() ? whole(op.getSinks()) : Value(), op.getScaleAttr(), op.getWindowAttr(),
-                             builder.getI64IntegerAttr(bounds[i] * ranks.count),
-                             keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr(), UnitAttr());
+    auto copy = AttnCausalOp::create(builder, op.getLoc(), TypeRange{oType, lseType}, q, keys[i], values[i],
+                                     part(op.getDocuments(), mixer, i, TokenKind::token), ranks.coordinate, shared,
+                                     op.getSinks() ? whole(op.getSinks()) : Value(), op.getScaleAttr(),
+                                     op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count),
+                                     keysAttr(keys[i], bounds[i + 1] * ranks.count), UnitAttr(), UnitAttr(), UnitAttr(),
+                                     op.getSoftcapAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     o.parts.push_back(copy.getO());
     lse.parts.push_back(copy.getLse());
@@ -482,7 +482,8 @@ LogicalResult SliceLayer::sliceAttentionGrad(AttnCausalGradOp op) {
         builder, op.getLoc(), types, q, keys[0], keys[1], part(op.getDocuments(), mixer, i, TokenKind::token),
         part(op.getO(), mixer, i, TokenKind::token), part(op.getLse(), mixer, i, TokenKind::token),
         part(op.getDO(), mixer, i, TokenKind::token), ranks.coordinate, shared, sums, op.getScaleAttr(),
-        op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count), keysAttr(keys[0], end));
+        op.getWindowAttr(), builder.getI64IntegerAttr(bounds[i] * ranks.count), keysAttr(keys[0], end),
+        op.getSoftcapAttr());
     copy->setAttr(kSliceAttr, builder.getI64IntegerAttr(i));
     dqueries[0][i] = copy.getDq();
     sums = {copy.getDk(), copy.getDv()};

@@ -394,7 +394,7 @@ FailureOr<SmallVector<Value>> SequenceSharder::attention(AttnCausalOp op, ValueR
     return AttnCausalOp::create(builder, loc, o, lse, q, seen[0], seen[1], documents, place,
                                 sharedOf(op, operands, seen), sinks, op.getScaleAttr(), op.getWindowAttr(),
                                 builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getCacheAttr(), op.getRingAttr(),
-                                op.getPastAttr());
+                                op.getPastAttr(), op.getSoftcapAttr());
   };
   auto results = [](auto causal) { return SmallVector<Value>{causal->getResult(0), causal->getResult(1)}; };
   if (op.getCache()) // every rank has all of it, the keys of these tokens too (append)
@@ -463,7 +463,7 @@ FailureOr<SmallVector<Value>> SequenceSharder::attentionGrad(AttnCausalGradOp op
     llvm::append_range(types, ValueRange(shared).getTypes());
     return AttnCausalGradOp::create(builder, loc, types, q, seen[0], seen[1], operands[3], operands[4], operands[5],
                                     operands[6], place, shared, ValueRange(), op.getScaleAttr(), op.getWindowAttr(),
-                                    builder.getI64IntegerAttr(prefix), IntegerAttr());
+                                    builder.getI64IntegerAttr(prefix), IntegerAttr(), op.getSoftcapAttr());
   };
   // Of queries first, then of keys.
   auto sorted = [&](AttnCausalGradOp grad) {

@@ -104,8 +104,8 @@ private:
   llvm::LogicalResult rewriteLossGrad(LinearCrossEntropyGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   /// lse of the whole vocabulary and the sum over tokens of the losses, from the parts of all ranks.
   std::pair<mlir::Value, mlir::Value> joinLoss(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x,
-                                               mlir::Value weight, mlir::Value labels, bool transposed, Axes cut,
-                                               mlir::Type sum);
+                                               mlir::Value weight, mlir::Value labels, mlir::UnitAttr transposed,
+                                               mlir::FloatAttr softcap, Axes cut, mlir::Type sum);
 
   // ---- optimizer (Optimizer.cpp)
   llvm::LogicalResult rewriteSumSquares(SumSquaresOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);

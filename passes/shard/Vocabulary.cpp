@@ -66,11 +66,11 @@ LogicalResult Sharder::rewriteEmbedGrad(EmbedGradOp op, IRMapping &map, OpBuilde
 }
 
 std::pair<Value, Value> Sharder::joinLoss(OpBuilder &b, Location loc, Value x, Value weight, Value labels,
-                                          bool transposed, Axes cut, Type sum) {
+                                          UnitAttr transposed, FloatAttr softcap, Axes cut, Type sum) {
   RankedTensorType ids = typeOf(labels);
   auto perToken = ids.clone(cast<RankedTensorType>(sum).getElementType());
-  auto part =
-      LinearLossPartOp::create(b, loc, TypeRange{perToken, perToken}, x, weight, labels, coordinate(cut), transposed);
+  auto part = LinearLossPartOp::create(b, loc, TypeRange{perToken, perToken}, x, weight, labels, coordinate(cut),
+                                       transposed, softcap);
   Value lse = ReshapeOp::create(
       b, loc, RankedTensorType::get({ids.getDimSize(0), ids.getDimSize(1), 1}, perToken.getElementType()),
       part.getLse());
@@ -103,14 +103,15 @@ LogicalResult Sharder::rewriteLoss(LinearCrossEntropyOp op, IRMapping &map, OpBu
   Placement placement = Placement::whole(1);
   placement.pending = inMeshOrder(placementOf(labels).cuts());
   if (!op.getSum().use_empty()) {
-    Value sum =
-        joinLoss(builder, op.getLoc(), x, weight, labels, op.getTransposed(), cut, op.getSum().getType()).second;
+    Value sum = joinLoss(builder, op.getLoc(), x, weight, labels, op.getTransposedAttr(), op.getSoftcapAttr(), cut,
+                         op.getSum().getType())
+                    .second;
     map.map(op.getSum(), sum);
     place(sum, placement);
   }
   // Labels are counted; nobody reads the sum over this part of the words, so it is not computed.
   auto count = LinearCrossEntropyOp::create(builder, op.getLoc(), op.getSum().getType(), op.getCount().getType(), x,
-                                            weight, labels, op.getTransposed());
+                                            weight, labels, op.getTransposedAttr(), op.getSoftcapAttr());
   map.map(op.getCount(), count.getCount());
   place(count.getCount(), placement);
   return success();
@@ -127,11 +128,12 @@ LogicalResult Sharder::rewriteLossGrad(LinearCrossEntropyGradOp op, IRMapping &m
   Value x = convert(builder, op, map.lookup(op.getX()), tokensLike(placementOf(labels)));
   if (!x || !dsum)
     return failure();
-  auto [lse, sum] = joinLoss(builder, op.getLoc(), x, weight, labels, op.getTransposed(), cut, op.getSum().getType());
+  auto [lse, sum] = joinLoss(builder, op.getLoc(), x, weight, labels, op.getTransposedAttr(), op.getSoftcapAttr(), cut,
+                             op.getSum().getType());
   RankedTensorType piece = typeOf(op.getDweight());
   piece = withDim(piece, words, piece.getDimSize(words) / parts(cut));
   auto grad = LinearLossPartGradOp::create(builder, op.getLoc(), TypeRange{x.getType(), piece}, x, weight, labels,
-                                           coordinate(cut), lse, dsum, op.getTransposed());
+                                           coordinate(cut), lse, dsum, op.getTransposedAttr(), op.getSoftcapAttr());
   Placement ofSum = Placement::whole(1), ofDx = tokensLike(placementOf(labels)), ofWeight = placementOf(weight);
   ofSum.pending = ofWeight.pending = inMeshOrder(placementOf(labels).cuts());
   ofDx.pending = cut;

@@ -509,3 +509,11 @@ func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x9x2x16xf32>, %d: tensor<2x8x
   %o, %l = braid.attn.causal %q, %k, %k, %d sinks(%s) {scale = 1.0 : f64, cache, past} : (tensor<2x8x4x16xf32>, tensor<2x9x2x16xf32>, tensor<2x9x2x16xf32>, tensor<2x8xi32>, tensor<4xf32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x2x16xf32>, %v: tensor<2x8x2x16xf32>, %documents: tensor<2x8xi32>) {
+  // expected-error @+1 {{softcap -1.000000e+00 is not above 0}}
+  %0:2 = braid.attn.causal %q, %k, %v, %documents {scale = 0.25 : f64, softcap = -1.0 : f64} : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8xi32>) -> (tensor<2x8x4x16xf32>, tensor<2x4x8xf32>)
+  return
+}

@@ -622,3 +622,21 @@ func.func @f(%x: tensor<2x8x4x5xf32>, %w: tensor<16x24xf32>) {
   %0 = braid.head_linear %x, %w {transposed} : (tensor<2x8x4x5xf32>, tensor<16x24xf32>) -> tensor<2x8x4x16xf32>
   return
 }
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x4x16xf32>, %w: tensor<3x16x24xf32>) {
+  // expected-error @+1 {{head mismatch: weight has 3 but x has 4}}
+  %0 = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<3x16x24xf32>) -> tensor<2x8x4x24xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{dy defined here}}
+func.func @f(%x: tensor<2x8x4x16xf32>, %dy: tensor<2x8x4x24xf32>) {
+  // expected-error @+1 {{output dimension mismatch: dweight has 23 but dy has 24}}
+  %0 = braid.head_linear_grad_weight %x, %dy : (tensor<2x8x4x16xf32>, tensor<2x8x4x24xf32>) -> tensor<4x16x23xf32>
+  return
+}

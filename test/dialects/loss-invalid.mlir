@@ -299,3 +299,11 @@ func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8x
   %0:3 = braid.linear_cross_entropy_grad %x, %w, %labels, %dsum : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>, tensor<1xf32>) -> (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2xf32>)
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8xi32>) {
+  // expected-error @+1 {{softcap 0.000000e+00 is not above 0}}
+  %0:2 = braid.linear_cross_entropy %x, %w, %labels {softcap = 0.0 : f64} : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>)
+  return
+}

@@ -699,3 +699,27 @@ func.func @f(%d: tensor<2x8xi32>, %w: tensor<4x6xf32>) {
   %0 = braid.every_token %d, %w : (tensor<2x8xi32>, tensor<4x6xf32>) -> tensor<2x8x4xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{least 0.000000e+00 is not above 0}}
+  %0 = braid.divide_by_last %x {eps = 0.0 : f64, least = 0.0 : f64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{zeros -1 is out of range; valid: 0 to 131072}}
+  %0 = braid.append_one %x {zeros = -1 : i64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x4x6xf32>) {
+  // expected-error @+1 {{x has 6 features but needs at least 7: what is divided and the divisor}}
+  %0 = braid.divide_by_last %x {eps = 1.0 : f64, zeros = 5 : i64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x1xf32>
+  return
+}

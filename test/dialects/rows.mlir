@@ -76,6 +76,8 @@ func.func @norms(%x: !x, %w: !w, %half: tensor<2x8x16xbf16>) {
   %2 = braid.rms_norm %half, %w {eps = 1.0e-6 : f64} : (tensor<2x8x16xbf16>, !w) -> tensor<2x8x16xbf16>
   // CHECK: braid.layer_norm %arg0, %arg1, %arg1 {eps = 1.000000e-05 : f64} : (tensor<2x8x16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
   %3 = braid.layer_norm %x, %w, %w {eps = 1.0e-5 : f64} : (!x, !w, !w) -> !x
+  // CHECK: braid.layer_norm %arg0, %arg1 {eps = 1.000000e-05 : f64} : (tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
+  %no_bias = braid.layer_norm %x, %w {eps = 1.0e-5 : f64} : (!x, !w) -> !x
   // CHECK: braid.l2_norm %arg0 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
   %4 = braid.l2_norm %x {eps = 1.0e-6 : f64} : (!x) -> !x
   // CHECK: braid.gated_norm %arg0, %arg0, %arg1 {activation = "silu", eps = 1.000000e-05 : f64} : (tensor<2x8x16xf32>, tensor<2x8x16xf32>, tensor<16xf32>) -> tensor<2x8x16xf32>
@@ -130,6 +132,14 @@ func.func @sequences(%x: !h, %heads: tensor<4xf32>, %keys: tensor<4x6xf32>, %rat
   %2 = braid.append_one %x : (!h) -> tensor<2x8x4x7xf32>
   // CHECK: braid.divide_by_last %arg0 {eps = 9.9999999999999995E-7 : f64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
   %3 = braid.divide_by_last %x {eps = 1.0e-6 : f64} : (!h) -> tensor<2x8x4x5xf32>
+  // CHECK: braid.append_one %arg0 {zeros = 57 : i64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x64xf32>
+  %wide = braid.append_one %x {zeros = 57 : i64} : (!h) -> tensor<2x8x4x64xf32>
+  // CHECK: braid.divide_by_last {{.*}} {eps = 1.000000e+00 : f64, zeros = 57 : i64} : (tensor<2x8x4x64xf32>) -> tensor<2x8x4x6xf32>
+  %narrow = braid.divide_by_last %wide {eps = 1.0 : f64, zeros = 57 : i64} : (tensor<2x8x4x64xf32>) -> !h
+  // CHECK: braid.drop_last {{.*}} {zeros = 57 : i64} : (tensor<2x8x4x64xf32>) -> tensor<2x8x4x6xf32>
+  %dropped_wide = braid.drop_last %wide {zeros = 57 : i64} : (tensor<2x8x4x64xf32>) -> !h
+  // CHECK: braid.divide_by_last %arg0 {eps = 0.000000e+00 : f64, least = 1.000000e+00 : f64} : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
+  %bounded = braid.divide_by_last %x {eps = 0.0 : f64, least = 1.0 : f64} : (!h) -> tensor<2x8x4x5xf32>
   // CHECK: braid.drop_last %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x4x5xf32>
   %dropped = braid.drop_last %x : (!h) -> tensor<2x8x4x5xf32>
   // CHECK: braid.take_last %arg0 : (tensor<2x8x4x6xf32>) -> tensor<2x8x4xf32>

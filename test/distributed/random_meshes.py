@@ -21,13 +21,13 @@ MIXERS = [{"kind": kind} | VALUES for kind in ("gla", "mamba2", "retnet", "delta
 MIXERS += [{"kind": kind} | HEADS for kind in ("lightning", "rwkv6", "rwkv7", "hgrn2", "ttt", "titans", "titans_ln", "mamba")]
 MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9, "qkv_bias": True} | HEADS, {"kind": "mla", "kv_rank": 12, "rope_dim": 4} | VALUES]
 MIXERS += [{"kind": "kda", "gate_rank": 0, "lower_bound": -5.0} | VALUES, {"kind": "mla", "kv_rank": 12, "rope_dim": 4, "output_gate": "sigmoid", "output_gate_per": "head"} | VALUES,
-           {"kind": "short_conv"}, {"kind": "short_conv", "width": 24, "conv": {"kernel": 5, "bias": True}, "projection_bias": True, "output_bias": True}]
+           {"kind": "mlstm"} | VALUES, {"kind": "mlstm", "gate_softcap": 3.0, "conv": {"kernel": 3}} | VALUES, {"kind": "rglru", "heads": 4, "value_dim": 8}, {"kind": "short_conv"}, {"kind": "short_conv", "width": 24, "conv": {"kernel": 5, "bias": True}, "projection_bias": True, "output_bias": True}]
 MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2", "pp=2", "pp=2,dp=2,ep=2", "pp=2,sp=2,ep=2", "pp=2,tp=2,ep=2"]
 NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
 REASONS = ["op has a tail of", "op looks back"]
 
 
-ATTENTIONS = [{"sinks": True}, {"sinks": True, "window": 7}, {"output_bias": True, "qkv_bias": True}, {"qk_norm": True}, {"qk_norm": True, "qk_norm_over": "heads"}, {"output_gate": "sigmoid"},
+ATTENTIONS = [{"sinks": True}, {"softcap": 1.5}, {"softcap": 1.5, "window": 7}, {"sinks": True, "window": 7}, {"output_bias": True, "qkv_bias": True}, {"qk_norm": True}, {"qk_norm": True, "qk_norm_over": "heads"}, {"output_gate": "sigmoid"},
               {"output_gate": "sigmoid", "output_gate_per": "head"}, {"rope": None}, {"scale": 0.2}]
 EXPERTS = [{"activation": "swiglu_clamp", "bias": True}, {"bias": True}, {"activation": "gelu", "bias": True}, {"activation": "geglu"}, {"latent_dim": 16}]
 ROUTERS = [{"bias": True}, {"score": "sigmoid", "correction": True}, {"score": "sigmoid", "normalize": False, "scale": 1.5}, {"groups": 2, "kept_groups": 1, "correction": True, "group_score": "top2", "score": "sigmoid"}]
@@ -62,7 +62,7 @@ def widen(draw, description):
         for name, part in (*mixers.items(), *description["ffns"].items()):
             if name not in sideBySide and draw.random() < 0.5:
                 part["norm_placement"] = draw.choice(["pre", "sandwich", "output"])
-    description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}])
+    description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}, {"logits_softcap": 2.0}])
     if draw.random() < 0.4:  # blocks that layers share
         known = {"A": {"attention": HEADS | {"head_dim": 16} | draw.choice([{}, {"kv_heads": 2}, {"window": 7}]), "ffn": {"hidden": 24, "activation": "geglu"},
                        "ffn_adapter_rank": draw.choice([0, 3])}, "B": {"attention": HEADS, "attention_adapter_rank": draw.choice([0, 2])}}

@@ -73,7 +73,7 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
     else if (l->kind ==
              LsmKind::mamba) // also a rate for every state of a channel; steps and keys are made of its channels
       total += values * (3 * spec.dModel + taps + 2 * (l->gateRank + keys) + 2 + l->headDim) +
-               (l->bcdtNorm ? l->gateRank + 2 * l->headDim : 0);
+               (l->bcdtNorm && l->bcdtNormWeights ? l->gateRank + 2 * l->headDim : 0);
     else if (l->kind == LsmKind::mamba2)
       total += spec.dModel * (2 * keys + 3 * values + l->heads) + taps * (2 * keys + values) + 3 * l->heads +
                (l->outputNorm ? values : 0);
@@ -82,6 +82,11 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
                               (l->outputGateRank ? l->outputGateRank : values) + l->heads) +
                l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
                l->valueDim;
+    else if (l->kind == LsmKind::rglru)
+      total += values * (3 * spec.dModel + 2 * l->valueDim + 3 + taps + (l->projectionBias ? 2 : 0)) +
+               (l->outputBias ? spec.dModel : 0);
+    else if (l->kind == LsmKind::mlstm)
+      total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + 2 * l->heads + values;
     else // the gated delta rule
       total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + taps * (2 * keys + values) + 2 * l->heads +
                l->valueDim;
@@ -113,7 +118,7 @@ inline int64_t parameters(const ModelSpec &spec) {
     for (char letter : mixers)
       total += mixes ? parametersOf(spec, *spec.findMixer(letter)) : 0;
     if (const auto *dense = std::get_if<DenseSpec>(ffn))
-      total += (mixes ? 3 : 2) * spec.dModel * dense->hidden;
+      total += (mixes ? 3 : 2) * spec.dModel * dense->hidden + (dense->bias ? 2 * dense->hidden + spec.dModel : 0);
     else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
       int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
       total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction +

@@ -208,17 +208,19 @@ TEST(HuggingFace, FlagsTakeThePlaceOfKeys) {
 TEST(HuggingFace, Refusals) {
   const std::string
       valid = "; valid: model_type llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, qwen3_next, "
-              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, glm4, phi3, minimax, mamba, mamba2, nemotron_h, bamba, "
+              "qwen3_5_text, qwen3_5_moe_text, glm4_moe, glm4, phi3, minimax, mamba, falcon_mamba, xlstm, mamba2, "
+              "nemotron_h, bamba, "
               "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
               "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, bailing_hybrid, lfm2, lfm2_moe, lfm3, olmo_hybrid, "
               "olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
-              "gemma, gemma3_text, falcon_h1, zamba2, gpt_oss, ernie4_5_moe",
+              "gemma, gemma2, recurrent_gemma, gemma3_text, falcon_h1, zamba2, gpt_oss, ernie4_5_moe",
       file = "config.json:";
-  expectError(config("gemma2"),
-              file +
-                  "1: model_type: \"gemma2\" needs attention scores and logits that tanh bounds, which "
-                  "a description cannot say" +
-                  valid);
+  expectError(
+      config("gemma3n_text"),
+      file +
+          "1: model_type: \"gemma3n_text\" needs several residual streams, and embeddings of every layer, which "
+          "a description cannot say" +
+          valid);
   expectError(config("bert"), file + "1: model_type: \"bert\" is of a config.json that is not read" + valid);
   expectError(R"({"model_type": 5})", file + "1: model_type: 5 is not a string" + valid);
   expectError(R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 64})",

@@ -261,14 +261,14 @@ TEST(ModelSpec, MixersSideBySide) {
       {model("(NM)", "", R"(, "projection_bias": true)"),
        "m.json:2: mixers.N.projection_bias: unknown key; valid: kind, residual, norm_placement, input_multiplier, "
        "heads, kv_heads, "
-       "head_dim, rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, window, scale, output_gate, "
+       "head_dim, rope, qkv_bias, output_bias, sinks, softcap, qk_norm, qk_norm_over, window, scale, output_gate, "
        "output_gate_per"},
       {model("(NM)", "", "", R"(, "output_norm": false, "norm_first": true)"),
        "m.json:3: mixers.M.norm_first: changes nothing without a norm and a gate; valid: together with output_norm and "
        "output_gate"},
       {model("(NM)", "", "", R"(, "output_gate": null, "projection_multipliers": {"g": 2})"),
        "m.json:3: mixers.M.projection_multipliers.g: has no gate to be of; valid: together with output_gate, one of "
-       "silu, sigmoid, tanh, relu, gelu"},
+       "silu, sigmoid, tanh, relu, gelu, gelu_tanh"},
       {model("(NM)", "", "", R"(, "min_step": 0.5, "max_step": 0.5)"),
        "m.json:3: mixers.M.max_step: 0.5 is not above min_step 0.5; valid: a number above it"},
       {edited(R"("kind": "dense")", R"("kind": "dense", "activation": "relu2", "gate_multiplier": 2)"),

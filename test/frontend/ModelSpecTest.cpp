@@ -86,9 +86,10 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
   struct Case {
     std::string from, to, message;
   };
-  const std::string kinds = "attention, mla, short_conv, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, "
-                            "gateloop, rwkv6, dfw, gfw, "
-                            "mamba, deltanet, gated_deltanet, kda, rwkv7, s4d, ttt, titans, titans_ln, recurrence";
+  const std::string kinds =
+      "attention, mla, short_conv, bla, based, rebased, retnet, lightning, mamba2, gla, hgrn2, "
+      "gateloop, rwkv6, dfw, gfw, "
+      "mamba, deltanet, gated_deltanet, kda, rwkv7, mlstm, rglru, s4d, ttt, titans, titans_ln, recurrence";
   const Case cases[] = {
       // ---- single keys
       {R"("vocab_size": 256, )", "", "m.json:1: vocab_size: is missing; valid: an integer from 2 to 16777216"},
@@ -191,6 +192,14 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "norm_placement \"pre\" or \"sandwich\""},
       {R"("name": "base")", R"("embedding_multiplier": 0)",
        "m.json:3: embedding_multiplier: 0 is out of range; valid: above 0 to 1e+06"},
+      {R"("name": "base")", R"("logits_softcap": 0)",
+       "m.json:3: logits_softcap: 0 is out of range; valid: 0.001 to 1e+06"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "attention", "heads": 4, "softcap": -1)",
+       "m.json:5: mixers.L.softcap: -1 is out of range; valid: 0.001 to 1e+06"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mlstm", "heads": 4, "gate_softcap": 41)",
+       "m.json:5: mixers.L.gate_softcap: 41 is out of range; valid: 0.001 to 40"},
+      {R"("kind": "gla", "heads": 4)", R"("kind": "mamba", "heads": 4, "bcdt_norm_weights": true)",
+       "m.json:5: mixers.L.bcdt_norm_weights: changes nothing without such norms; valid: together with bcdt_norm true"},
       {R"("name": "base")", R"("logits_multiplier": "1")",
        "m.json:3: logits_multiplier: \"1\" is not a number; valid: above 0 to 1e+06"},
       // As Python writes them; not in texts and comments.
@@ -295,7 +304,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kv_heads": 2)", R"("conv": {"kernel": 4})",
        "m.json:6: mixers.N.conv: unknown key; valid: kind, residual, norm_placement, input_multiplier, heads, "
        "kv_heads, head_dim, "
-       "rope, qkv_bias, output_bias, sinks, qk_norm, qk_norm_over, "
+       "rope, qkv_bias, output_bias, sinks, softcap, qk_norm, qk_norm_over, "
        "window, scale, output_gate, output_gate_per"},
       {R"("kv_heads": 2)", R"("qk_norm_over": "heads")",
        "m.json:6: mixers.N.qk_norm_over: changes nothing without a norm; valid: together with qk_norm true"},
@@ -304,7 +313,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kv_heads": 2)", R"("output_gate_per": "head")",
        "m.json:6: mixers.N.output_gate_per: has no gate to shape; valid: together with output_gate, one of silu, "
        "sigmoid, "
-       "tanh, relu, gelu"},
+       "tanh, relu, gelu, gelu_tanh"},
       {R"("kv_heads": 2)", R"("output_gate": "silu", "output_gate_per": "token")",
        "m.json:6: mixers.N.output_gate_per: \"token\" is not known; valid: feature, head"},
       {R"("kv_heads": 2)", R"("scale": 0)", "m.json:6: mixers.N.scale: 0 is out of range; valid: above 0 to 1e+06"},
@@ -366,9 +375,11 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
        "m.json:5: mixers.L.feature_map: \"cosine\" is not known; valid: identity, elu1, relu, relu2, silu, exp, "
        "softmax"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "output_gate": "swish")",
-       "m.json:5: mixers.L.output_gate: \"swish\" is not known; valid: silu, sigmoid, tanh, relu, gelu, null"},
+       "m.json:5: mixers.L.output_gate: \"swish\" is not known; valid: silu, sigmoid, tanh, relu, gelu, gelu_tanh, "
+       "null"},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "output_gate": true)",
-       "m.json:5: mixers.L.output_gate: true is not a string or null; valid: silu, sigmoid, tanh, relu, gelu, null"},
+       "m.json:5: mixers.L.output_gate: true is not a string or null; valid: silu, sigmoid, tanh, relu, gelu, "
+       "gelu_tanh, null"},
       {R"("kind": "gla", )", R"("kind": 2, )", "m.json:5: mixers.L.kind: 2 is not a string; valid: " + kinds},
       {R"("kind": "gla", "heads": 4)", R"("kind": "gla", "heads": 4, "conv": {"kernel": 1})",
        "m.json:5: mixers.L.conv.kernel: 1 is out of range; valid: 2 to 16"},
@@ -392,7 +403,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("kind": "gla", "heads": 4, "head_dim": 16)",
        R"("kind": "kda", "heads": 4, "head_dim": 16, "output_gate_rank": 16, "output_gate": null)",
        "m.json:5: mixers.L.output_gate_rank: has no gate to be of; valid: together with output_gate, one of silu, "
-       "sigmoid, tanh, relu, gelu"},
+       "sigmoid, tanh, relu, gelu, gelu_tanh"},
       {R"("kind": "gla", "heads": 4, "head_dim": 16)",
        R"("kind": "gla", "heads": 4, "head_dim": 16, "output_gate_rank": 16)",
        "m.json:5: mixers.L.output_gate_rank: unknown key; did you mean output_gate?"},

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-NAMES = ("lightning", "based", "hgrn2", "rwkv6", "rwkv7", "kda", "fast-weights", "mamba", "s4d", "ttt", "titans", "titans-ln")
+NAMES = ("lightning", "based", "hgrn2", "rwkv6", "rwkv7", "kda", "fast-weights", "mamba", "xlstm", "griffin", "s4d", "ttt", "titans", "titans-ln")
 
 
 def main(folder):

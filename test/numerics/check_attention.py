@@ -26,13 +26,14 @@ def causal_grad(f, operands, results, coordinate=None, shared=None, sums=None, *
 
 
 class Attention:
-    """`values`, `shared`: features of values, if not as many as of keys; of keys that all heads share. `sinks`: a score more of each head."""
+    """`values`, `shared`: features of values, if not as many as of keys; of keys that all heads share. `sinks`: a score more of each head. `softcap`: a bound
+    of scores."""
 
-    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0, gradient=True, sinks=False):
+    def __init__(self, program, B, T, H, G, D, window=0, prefix=0, dtype="f32", values=0, shared=0, gradient=True, sinks=False, softcap=None):
         V, S = values or D, prefix + T
         self.program, self.dtype = program, dtype
-        self.settings, self.scale = {"window": window, "prefix": prefix}, (D + shared) ** -0.5
-        sizes = (f"_v{V}" if V != D else "") + (f"_s{shared}" if shared else "") + "_sinks" * sinks
+        self.settings, self.scale = {"window": window, "prefix": prefix} | ({"softcap": softcap} if softcap else {}), (D + shared) ** -0.5
+        sizes = (f"_v{V}" if V != D else "") + (f"_s{shared}" if shared else "") + "_sinks" * sinks + "_softcap" * bool(softcap)
         f = self.function = program.function(f"b{B}_t{T}_h{H}_g{G}_d{D}{sizes}_w{window}_p{prefix}_{dtype}{'' if gradient else '_forward'}", dtype)
         q, k, v = f.input("q", (B, T, H, D)), f.input("k", (B, S, G, D)), f.input("v", (B, S, G, V))
         both = [f.input("q_shared", (B, T, H, shared)), f.input("k_shared", (B, S, 1, shared))] if shared else []
@@ -111,11 +112,13 @@ def add_wide(program, rng, share=None):
         (1, 200, 64, 64, 128, 0, 0, 64),
         (4, 70, 32, 16, 64, 50, 67, 128),
         (1, 390, 33, 33, 64, 0, 0, 64),
+        (2, 200, 32, 8, 64, 70, 0, 0, False, 1.5),
+        (1, 130, 64, 64, 128, 0, 0, 0, False, 1.5),
     )
-    for i, (B, T, H, G, D, window, prefix, shared, *sinks) in enumerate(shapes):
+    for i, (B, T, H, G, D, window, prefix, shared, *more) in enumerate(shapes):
         if share is not None and (i % 2 != share or i > 6):
             continue
-        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16", shared=shared, sinks=bool(sinks))
+        a = Attention(program, B, T, H, G, D, window, prefix, dtype="bf16", shared=shared, **dict(zip(("sinks", "softcap"), more)))
         cut = [[-prefix, 1, T // 2, T], [-(prefix // 2), 66, T - 3, T - 3], [0, 1, 1, 1]]
         rows = (("one document", one_document(B, T, -prefix)), ("packed", documents_of([cut[b % 3] for b in range(B)], T)))
         for j, (label, documents) in enumerate(rows):
@@ -296,11 +299,12 @@ def add_cache(program, rng):
 def add_long_cache(program, rng):
     """A token over caches so long that on a GPU several programs share the keys: long and short sequences, a token of padding; with a window, in a ring."""
     B, H, G, D = 4, 4, 2, 16
-    for S, window, ring, sinks in ((1100, 0, False, False), (1100, 300, False, False), (720, 640, True, False), (1100, 300, False, True), (720, 640, True, True)):
-        f = program.function(f"decode_{S}_{window}{'_sinks' * sinks}")
+    for S, window, ring, sinks, cap in ((1100, 0, False, False, 0), (1100, 300, False, False, 0), (720, 640, True, False, 0), (1100, 300, False, True, 0), (720, 640, True, True, 0),
+                                        (1100, 0, False, False, 1.5), (720, 640, True, False, 1.5)):
+        f = program.function(f"decode_{S}_{window}{'_sinks' * sinks}{'_softcap' * bool(cap)}")
         q, documents = f.input("q", (B, 1, H, D)), f.input("documents", (B, 1), "i32")
         k, v = f.input("k", (B, S, G, D)), f.input("v", (B, S, G, D))
-        attributes = dict(scale=D**-0.5, window=window, prefix=0, cache=True) | ({"ring": True} if ring else {})
+        attributes = dict(scale=D**-0.5, window=window, prefix=0, cache=True) | ({"ring": True} if ring else {}) | ({"softcap": cap} if cap else {})
         more = {"sinks": np.linspace(-3, 6, H)} if sinks else {}
         o, lse = causal(f, [q, k, v, documents], [q.type, Type((B, H, 1))], sinks=f.input("sinks", (H,)) if sinks else None, **attributes)
         f.output("o", o)
@@ -314,6 +318,7 @@ def add_long_cache(program, rng):
             rows = np.arange(max(0, position - window + 1) if window else 0, position + 1) % S
             for h in range(H):
                 scores = values["k"][b, rows, h // (H // G)] @ values["q"][b, 0, h] * D**-0.5
+                scores = cap * np.tanh(scores / cap) if cap else scores
                 weights = np.exp(scores - scores.max())
                 total = weights.sum() + (np.exp(more["sinks"][h] - scores.max()) if sinks else 0)
                 wanted[b, 0, h] = weights @ values["v"][b, rows, h // (H // G)] / total
@@ -457,6 +462,24 @@ def add_latent(program, rng):
         program.then(action)
 
 
+def add_softcap(program, rng):
+    """Bounded scores, of rows and keys of every kind of tile; beside sinks; so large that most are at their bound."""
+    for B, T, H, G, D, V, R, window, prefix, dtypes in (
+        (2, 37, 4, 2, 16, 0, 0, 0, 0, ("f32", "f64", "bf16")),
+        (1, 130, 8, 1, 64, 0, 0, 9, 0, ("f32", "bf16")),
+        (2, 33, 3, 3, 20, 0, 0, 20, 31, ("f32",)),
+        (1, 70, 2, 1, 128, 0, 0, 0, 0, ("bf16",)),
+        (1, 70, 2, 2, 32, 48, 16, 0, 0, ("f32", "bf16")),
+        (1, 70, 2, 1, 256, 0, 0, 40, 0, ("f32", "bf16")),  # Gemma's heads
+    ):
+        for dtype in dtypes:
+            a = Attention(program, B, T, H, G, D, window, prefix, dtype, values=V, shared=R, sinks=D == 20, softcap=1.5)
+            a.check("one document", rng, one_document(B, T, -prefix))
+            a.check("packed", rng, documents_of([[-prefix, T // 4, T // 4 + 1, T - 3, T - 3]] * B, T))
+            if dtype == "f32":
+                a.check("large scores", rng, one_document(B, T, -prefix), size=2.0, gradients=2e-5)
+
+
 def main():
     rng = np.random.default_rng(3)
     if sys.argv[1:2] == ["wide"]:
@@ -471,6 +494,7 @@ def main():
     add_long_cache(program, rng)
     add_shared(program, rng)
     add_sinks(program, np.random.default_rng(4))
+    add_softcap(program, np.random.default_rng(5))
     add_latent(program, rng)
     parts = Program("attention-parts", options=["--from-phase=scheduled"])
     add_parts(parts, rng)

@@ -37,6 +37,8 @@ MIXERS = {
     "S": {"kind": "mamba", "heads": 1, "head_dim": 8, "value_dim": 32, "gate_rank": 4},
     "K": {"kind": "kda", "heads": 2, "head_dim": 16},
     "Y": {"kind": "rwkv7", "heads": 2, "head_dim": 16, "gate_rank": 8},
+    "J": {"kind": "mlstm", "heads": 2, "head_dim": 16},
+    "Q": {"kind": "rglru", "heads": 2, "value_dim": 16},
     "C": {"kind": "s4d", "heads": 1, "head_dim": 8, "value_dim": 32},
     "T": {"kind": "ttt", "heads": 2, "head_dim": 16},
     "U": {"kind": "titans", "heads": 2, "head_dim": 16},
@@ -49,7 +51,8 @@ MODELS = [
     ("LDGN", "bf16", "x86-64-v3"),
     ("AEIHW", "bf16", "native"),
     ("OFXS", "f32", "native"),
-    ("KYC", "bf16", "native"),
+    ("KYCJ", "bf16", "native"),
+    ("QQ", "f32", "native"),
     ("TUZ", "f32", "native"),
     ("PP", "bf16", "native"),
 ]
@@ -114,14 +117,14 @@ def rounding_reference(model, weights, *batch):
 
 
 # States, and what the decays are made of: the token before (rwkv6), the sum of angles (gateloop).
-WIDE_CACHES = ("lsm.state", "lsm.state_sin", "lsm.state_im", "lsm.shift_decay", "lsm.phase", "lsm.phase_rest")
+WIDE_CACHES = ("lsm.state", "lsm.state_sin", "lsm.state_im", "lsm.shift_decay", "lsm.phase", "lsm.phase_rest", "lsm.begin")
 
 
 def is_wide(name):
     """Vectors, convolutions, the router, small matrices per head: kept in f32."""
     last = name.split(".")[-1]
     return "norm" in name or "conv" in name or name.endswith(("moe.router", "shared.gate")) or last in (
-        *("a_log", "dt_bias", "d", "bf", "b1", "b2", "b3", "log_decay", "lower_bound", "taps", "w0", "u", "be"),
+        *("a_log", "dt_bias", "d", "bf", "b1", "b2", "b3", "log_decay", "lower_bound", "taps", "w0", "u", "be", "bi", "bv", "a"),
         *("v0", "a0", "k_k", "k_a", "r_k", "is_first", "log_dt", "log_a", "a_im", "c_re", "c_im", "token_rate", "start", "br", "ba"),
     ) or last.startswith("mu_")
 

@@ -48,6 +48,7 @@ MODELS = {
         "residual": {"alpha": 0.9, "beta": 0.4},
         "embedding_multiplier": 3.0,
         "logits_multiplier": 2.5,
+        "logits_softcap": 1.5,
         "mixers": {"W": WINDOW | {"output_gate": "silu", "scale": 0.3, "qk_norm": True}, "L": GLA},
         "ffns": {"M": MOE | {"shared_hidden": 12, "shared_gate": True}, "D": DENSE},
         "init": {"kind": "normal", "std": 0.4, "base_width": 4},

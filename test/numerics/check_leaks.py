@@ -15,6 +15,7 @@ a bucket.
 import json
 import os
 import re
+import string
 import subprocess
 import sys
 
@@ -103,8 +104,8 @@ class Source:
 
     def mixers(self):
         """Letter: settings; a letter for every kind bare, one for every kind with all parts."""
-        letters = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
-        heads = lambda kind: {} if kind == "short_conv" else {"heads": 2, "head_dim": 8}  # which has none
+        letters, last = iter(string.ascii_letters.swapcase()), reversed(string.ascii_letters.swapcase())
+        heads = lambda kind: {} if kind == "short_conv" else {"heads": 2, "value_dim" if kind == "rglru" else "head_dim": 8}  # which has none
         base = {next(letters): {"kind": kind} | heads(kind) | NEEDED.get(kind, {}) for kind in self.kinds()}
         refused = set()
         for letter, settings in base.items():
@@ -116,8 +117,8 @@ class Source:
                 # Whose inputs call conv(..) has one of the default taps, as short_conv, and rope(..) turns all features.
                 stays = {"conv", "rope"} if "inputs" in settings else {"conv"} if settings["kind"] == "short_conv" else set()
                 mixers[letter] = settings | {key: OFF[key] for key in taken if key not in stays}
-            if self.parts != "bare":
-                mixers[next(letters)] = settings | {key: FEATURES[key] for key in taken}
+            if self.parts == "full" or (self.parts != "bare" and taken):  # without any both are one
+                mixers[next(last if self.parts == "full" else letters)] = settings | {key: FEATURES[key] for key in taken}
         self.write(mixers)
         return mixers
 

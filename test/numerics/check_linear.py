@@ -197,6 +197,19 @@ def add_conv_end(program, rng, dtype):
             program.check(f, arrays, shaped, within, f"{f.name} {label}")
 
 
+def add_head_linear(program, rng, dtype):
+    """A matrix for each head; rows that end inside of a tile of tokens, several parts of them; one token, whose rows are those of the batch."""
+    for B, T, H, R, E in ((2, 37, 3, 16, 24), (1, 2100, 2, 32, 16), (3, 1, 2, 20, 28)):
+        f = program.function(f"head_linear_b{B}_t{T}_{R}x{E}_{dtype}", dtype)
+        x, dy, w = f.input("x", (B, T, H, R)), f.input("dy", (B, T, H, E)), f.input("w", (H, R, E))
+        f.output("y", f.op("braid.head_linear", [x, w], dy.type))
+        f.output("dx", f.op("braid.head_linear", [dy, w], x.type, transposed=True))
+        f.output("dw", f.op("braid.head_linear_grad_weight", [x, dy], Type(w.type.shape, "f32" if dtype == "bf16" else dtype)))
+        a, d, m = rounded([rng.standard_normal(o.type.shape) for o in (x, dy, w)], dtype)
+        references = {"y": np.einsum("bthr,hre->bthe", a, m), "dx": np.einsum("bthe,hre->bthr", d, m), "dw": np.einsum("bthr,bthe->hre", a, d)}
+        program.check(f, {"x": a, "dy": d, "w": m}, references, limits(dtype, ("dx", "dw"))(references), f.name)
+
+
 def add_loss(program, rng, dtype):
     B, T, V = 2, 21, 70
     f = program.function(f"cross_entropy_{dtype}", dtype)
@@ -237,27 +250,29 @@ def add_linear_loss(program, rng, dtype):
     of its tiles what the loss needs; 4128 words are 16 tiles of 256 and one of 32."""
     wide = "f32" if dtype == "bf16" else dtype
     one = Type((1,), wide)
-    cases = ((2, 21, 12, 70, False), (2, 150, 8, 4100, False), (2, 150, 8, 4100, True))
+    cases = [(2, 21, 12, 70, False), (2, 150, 8, 4100, False), (2, 150, 8, 4100, True)]
     if dtype == "bf16":
-        cases = ((2, 21, 16, 80, False), (2, 150, 32, 4128, False), (2, 150, 32, 4128, True), (2, 21, 12, 70, False))
-    for B, T, M, V, transposed in cases:
+        cases = [(2, 21, 16, 80, False), (2, 150, 32, 4128, False), (2, 150, 32, 4128, True), (2, 21, 12, 70, False)]
+    capped = [(2, 22, 16 if dtype == "bf16" else 12, 333, True, 2.5)] # beyond one block of words, and a rest of them
+    for B, T, M, V, transposed, *cap in cases + capped:
         f = program.function(f"linear_cross_entropy_v{V}_{'t_' if transposed else ''}{dtype}", dtype)
+        cap = {"softcap": cap[0]} if cap else {}
         x, w = f.input("x", (B, T, M)), f.input("w", (V, M) if transposed else (M, V))
         labels, dsum = f.input("labels", (B, T), "i32"), f.input("dsum", (1,), wide)
-        total, count = f.op("braid.linear_cross_entropy", [x, w, labels], [one, one], transposed=transposed)
+        total, count = f.op("braid.linear_cross_entropy", [x, w, labels], [one, one], transposed=transposed, **cap)
         dx, dw, again = f.op(
-            "braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type(w.type.shape, wide), one], transposed=transposed
+            "braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type(w.type.shape, wide), one], transposed=transposed, **cap
         )
         for name, value in {"sum": total, "count": count, "dx": dx, "dw": dw, "again": again}.items():
             f.output(name, value)
-        kinds = [("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)]
+        kinds = [("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 3.0 if cap else 20.0, 0)]
         if short and V > 4000:
             kinds = [kinds[2 if transposed else 1]]
         for label, size, low in kinds:
             a, b = rounded([rng.standard_normal((B, T, M)) * size, rng.standard_normal(w.type.shape)], dtype)
             ids = rng.integers(low, V, (B, T))
             matrix = b.T if transposed else b
-            (s, n, _), pull = cross_entropy(a @ matrix, ids)
+            (s, n, _), pull = cross_entropy(a @ matrix, ids, **cap)
             d = pull(0.25)
             dmatrix = np.einsum("btm,btv->mv", a, d)
             references = {
@@ -276,12 +291,12 @@ def add_loss_parts(program, rng, dtype):
     B, T, M, V, parts = (2, 21, 16, 96, 2) if dtype == "bf16" else (2, 21, 12, 70, 2)
     wide = "f32" if dtype == "bf16" else dtype
     size, one, tokens = V // parts, Type((1,), wide), Type((B, T), wide)
-    for transposed in (False, True):
-        f = program.function(f"linear_loss_parts_{'t_' if transposed else ''}{dtype}", dtype)
+    for transposed, cap in ((False, {}), (True, {}), (False, {"softcap": 2.5})):
+        f = program.function(f"linear_loss_parts_{'t_' if transposed else ''}{'capped_' if cap else ''}{dtype}", dtype)
         x, labels, dsum = f.input("x", (B, T, M)), f.input("labels", (B, T), "i32"), f.input("dsum", (1,), wide)
         ws = [f.input(f"w{i}", (size, M) if transposed else (M, size)) for i in range(parts)]
         places = [f.input(f"coordinate{i}", (1,), "i32") for i in range(parts)]
-        said = [f.op("braid.linear_loss_part", [x, w, labels, c], [tokens, tokens], transposed=transposed)
+        said = [f.op("braid.linear_loss_part", [x, w, labels, c], [tokens, tokens], transposed=transposed, **cap)
                 for w, c in zip(ws, places)]
         column = Type((B, T, 1), wide)
         columns = [f.op("braid.reshape", [lse], column) for lse, _ in said]
@@ -292,15 +307,17 @@ def add_loss_parts(program, rng, dtype):
         f.output("losses", losses)
         f.output("sum", f.op("braid.sum", [losses], one))
         for i, (w, c) in enumerate(zip(ws, places)):
-            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum], [x.type, Type(w.type.shape, wide)], transposed=transposed)
+            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum], [x.type, Type(w.type.shape, wide)], transposed=transposed, **cap)
             f.output(f"dx{i}", dx)
             f.output(f"dw{i}", dw)
-        for label, scale, low in (("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 20.0, 0)):
+        # Beyond its cap a logit has next to no gradient: 1 - tanh^2 of f32 loses its digits there.
+        for label, scale, low in (("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 3.0 if cap else 20.0, 0)):
             a, *bs = rounded([rng.standard_normal((B, T, M)) * scale, *(rng.standard_normal(w.type.shape) for w in ws)], dtype)
             ids = rng.integers(low, V, (B, T))
             matrices = [b.T if transposed else b for b in bs]
             logits = a @ np.concatenate(matrices, 1)
-            (s, _, l), pull = cross_entropy(logits, ids)
+            (s, _, l), pull = cross_entropy(logits, ids, **cap)
+            logits = 2.5 * np.tanh(logits / 2.5) if cap else logits
             d = pull(0.25)
             chosen = np.take_along_axis(logits, np.maximum(ids, 0)[..., None], 2)[..., 0]
             references = {"lse": l, "losses": np.where(ids >= 0, l - chosen, 0.0), "sum": np.array([s])}
@@ -376,6 +393,8 @@ def main(which=""):
         add_loss(program, rng, dtype)
         add_linear_loss(program, rng, dtype)
         add_loss_parts(program, rng, dtype)
+    for dtype in ("f32", "f64", "bf16"):
+        add_head_linear(program, np.random.default_rng(6), dtype)
     add_linear(program, rng, "bf16")
     add_conv(program, rng, "bf16")
     add_linear_loss(program, rng, "bf16")

@@ -96,6 +96,7 @@ VARIANTS = {
         {"heads": 1, "head_dim": 8, "value_dim": 48, "gate_rank": 4},
         {"heads": 4, "key_heads": 2, "head_dim": 5, "value_dim": 8, "gate_rank": 3, "conv": None, "output_norm": True},
         {"heads": 2, "key_heads": 1, "head_dim": 6, "value_dim": 10, "gate_rank": 3, "bcdt_norm": True, "norm_eps": 1e-3},
+        {"heads": 1, "head_dim": 6, "value_dim": 12, "gate_rank": 3, "bcdt_norm": True, "bcdt_norm_weights": False},
     ],
     "kda": [
         {"heads": 2, "head_dim": 16},
@@ -105,6 +106,16 @@ VARIANTS = {
     "rwkv7": [
         {"heads": 2, "head_dim": 16, "gate_rank": 8},
         {"heads": 4, "head_dim": 12, "value_dim": 8, "gate_rank": 5},
+    ],
+    "mlstm": [
+        {"heads": 2, "head_dim": 16},
+        {"heads": 3, "head_dim": 8, "value_dim": 12, "gate_softcap": 4.0, "conv": {"kernel": 3}, "output_gate": "silu"},
+        {"heads": 2, "head_dim": 6, "value_dim": 16, "output_norm": False, "output_gate": None, "rope": {}},
+    ],
+    "rglru": [
+        {"heads": 2, "value_dim": 16},
+        {"heads": 3, "value_dim": 20, "conv": {"kernel": 3}, "projection_bias": True, "output_bias": True, "step_range": [0.01, 0.3]},
+        {"heads": 1, "value_dim": 24, "conv": None, "output_gate": "silu"},
     ],
     "s4d": [
         {"heads": 1, "head_dim": 8, "value_dim": 24},
@@ -172,6 +183,7 @@ VARIANTS = {
         {"heads": 4, "kv_heads": 2, "head_dim": 10, "qkv_bias": True, "qk_norm": True, "qk_norm_over": "heads",
          "rope": {"scaling": {"kind": "proportional", "share": 0.7, "factor": 2.0}}},
         {"heads": 4, "kv_heads": 2, "head_dim": 8, "qkv_bias": True, "output_bias": True, "sinks": True, "window": 3},
+        {"heads": 4, "kv_heads": 2, "head_dim": 8, "softcap": 0.7, "window": 5, "qk_norm": True},
     ],
 }
 

@@ -107,9 +107,14 @@ CASES = [
     ("bounded_gate", "bounded_gate", [("x", X), ("lower_bound", (H,))], {}),
     ("element_decay", "element_decay", [("x", X), ("a_log", (H, 5, K))], {}),
     ("append_one", "append_one", [("x", X)], {}),
+    ("append_one_zeros", "append_one", [("x", X)], {"zeros": 7}),
+    ("divide_by_last_zeros", "divide_by_last", [("x", X)], {"eps": 1e-6, "zeros": 3}),
+    ("drop_last_zeros", "drop_last", [("x", X)], {"zeros": 3}),
     ("drop_last", "drop_last", [("x", X)], {}),
     ("take_last", "take_last", [("x", X)], {}),
     ("divide_by_last", "divide_by_last", [("x", X)], {"eps": 1e-6}),
+    ("divide_by_last_least", "divide_by_last", [("x", X)], {"eps": 0.0, "least": 0.5}),
+    ("layer_norm_no_bias", "layer_norm", [("x", FLAT), ("weight", (H * K,))], {"eps": 1e-5}),
     ("taylor", "feature_map", [("x", (B, T, H, 8))], {"kind": "taylor"}),
     ("square", "feature_map", [("x", (B, T, H, 16))], {"kind": "square"}),
     ("taylor_odd", "feature_map", [("x", ODD)], {"kind": "taylor"}),
@@ -144,7 +149,7 @@ def add_ops(program, rng):
             arrays = [r(shape) for _, shape in operands]
             if op == "bounded_gate":
                 arrays[1] = rng.uniform(0.01, 0.9, arrays[1].shape)
-            if op == "divide_by_last":
+            if op == "divide_by_last" and "least" not in attributes:
                 arrays[0] = np.abs(arrays[0]) + 0.3
             result = ROWS[op](*arrays, **attributes)[0].shape
             case = RowOp(program, label, op, operands, attributes, dtype=dtype, result=result)

@@ -354,6 +354,18 @@ NOTATIONS = {
         {"state": "M = diag(exp(g)) M + k^T v", "output": "o = q M_prev + q diag(u) k^T v", "inputs": LINEAR | FORGETS, "parameters": {"u": {"uniform": [0, 1]}}},
         {"state": "M = diag(exp(g)) M + k^T v", "output": "o = q M_prev + own v", "inputs": LINEAR | FORGETS | {"own": "inner(q u, k)"}, "parameters": {"u": {"uniform": [0, 1]}}},
     ),
+    # Instances that have ops of their own for what a text says with several.
+    "m": (
+        {"kind": "mlstm", "gate_softcap": 5, "output_norm": False},
+        {
+            "state": "M = exp(g) M + w k^T v; z = exp(g) z + w k^T",
+            "output": "o = (q M) / max(abs(q z), 1)",
+            "output_norm": False,
+            "output_gate": "sigmoid",
+            "inputs": LINEAR | {n: "linear(x, per=head)" for n in "if"} | {"g": "log_sigmoid(5 tanh((f + bf) / 5))", "w": "exp(5 tanh((i + bi) / 5))"},
+            "parameters": {"bi": -10, "bf": {"initial": "3 + 3 head / (heads - 1)"}},
+        },
+    ),
     # |y| sqrt(n) and |y| are norms of one kind.
     "l": (
         {"state": "M = M + k^T v", "inputs": {"q": "rms_norm(linear(x))", "k": "rms_norm(linear(x), w, 1e-3)", "v": "linear(x)"}, "parameters": {"w": {"initial": "key + 1"}}},

@@ -139,7 +139,8 @@ def table(root):
     emulated = (check_threads.MIXERS, check_threads.every_other(), description(root / "models" / "tiny-hybrid.json"))
     threads = {m["kind"] for d in emulated for m in d["mixers"].values()}
     compiled_for_gpus = for_gpus(root)
-    stated = {instance["kind"] for instance, _ in check_recurrence.PAIRS.values()}
+    pairs = (*check_recurrence.PAIRS.values(), *check_recurrence.NOTATIONS.values())
+    stated = {instance["kind"] for instance, _ in pairs if "kind" in instance}
     lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for kind, classes in sorted(instances.items()):
         names = sorted({"`inner`" if c in INNER else f"`scan-{c.lower()}`" for c in classes})

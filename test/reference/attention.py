@@ -2,7 +2,7 @@
 
 q [B, T, H, D], o [B, T, H, V]; k [B, S, G, D], v [B, S, G, V]; head h reads group h G / H. Keys of token t: without a cache documents[t] + prefix <= s
 <= t + prefix (S = prefix + T); with a cache 0 <= s <= t - documents[t]. A window w > 0 keeps the last w of them. A token
-without keys (padding) gives 0. `sinks` [H]: of each head one more score, without a value.
+without keys (padding) gives 0. `sinks` [H]: of each head one more score, without a value. `softcap` c: scores s become c tanh(s / c).
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ def mask_of(documents, tokens, keys, window=0, prefix=0, cache=False):
     return seen
 
 
-def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False, sinks=None):
+def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False, sinks=None, softcap=None):
     """-> (o, lse [B, H, T]), pull(do) -> dq, dk, dv[, dsinks]."""
     B, T, H, D = q.shape
     S, G = k.shape[1:3]
@@ -30,7 +30,11 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False, sinks=
     heads_first = lambda x: x.transpose(0, 2, 1, 3)
     # Products of matrices: einsum takes no BLAS for those of every head.
     qh, kh, vh = heads_first(q), *(heads_first(np.repeat(x, H // G, axis=2)) for x in (k, v))
-    scores = np.where(seen, scale * (qh @ kh.swapaxes(2, 3)), -np.inf)
+    scores, slope = scale * (qh @ kh.swapaxes(2, 3)), 1.0
+    if softcap:
+        bounded = np.tanh(scores / softcap)
+        scores, slope = softcap * bounded, 1 - bounded**2
+    scores = np.where(seen, scores, -np.inf)
     top = np.where(seen.any(-1), np.max(np.where(seen, scores, -1e300), axis=-1), 0)
     if sinks is not None:
         top = np.maximum(np.where(seen.any(-1), top, -np.inf), sinks[:, None])
@@ -44,7 +48,7 @@ def attention(q, k, v, documents, scale, window=0, prefix=0, cache=False, sinks=
     def pull(do):
         doh = heads_first(do)
         dp = doh @ vh.swapaxes(2, 3)
-        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * scale
+        ds = p * (dp - (p * dp).sum(-1, keepdims=True)) * slope * scale
         by_group = lambda x: heads_first(x).reshape(B, S, G, H // G, -1).sum(3)
         given = heads_first(ds @ kh), by_group(ds.swapaxes(2, 3) @ qh), by_group(p.swapaxes(2, 3) @ doh)
         if sinks is None:

@@ -47,6 +47,8 @@ def check_rows(rng):
         ("drop_last", (x,), {}),
         ("take_last", (x,), {}),
         ("divide_by_last", (np.abs(x) + 0.3,), {"eps": 1e-6}),
+        ("divide_by_last", (x,), {"eps": 0.0, "least": 0.4}),
+        ("layer_norm", (x, r(6)), {"eps": 1e-5}),
         ("inner", (x, y), {}),
         ("dot", (x, r(6)), {}),
         ("bounded_gate", (x, np.array([0.05, 0.2, 0.5, 0.9])), {}),
@@ -246,7 +248,7 @@ def check_moe(rng):
 def check_model(rng):
     """One layer of every mixer: gradients of the whole model with respect to every weight."""
     for kind in DEFAULTS:
-        heads = {} if kind == "short_conv" else {"heads": 2, "head_dim": 4}  # which has none
+        heads = {} if kind == "short_conv" else {"heads": 2, "value_dim": 4} if kind == "rglru" else {"heads": 2, "head_dim": 4}  # which has none
         mixer = {"kind": kind} | heads | ({"q_rank": 5, "kv_rank": 3, "rope_dim": 2, "value_dim": 6} if kind == "mla" else {})
         d = {
             "num_layers": 1,
@@ -274,7 +276,7 @@ def check_model(rng):
 def random_weights(d, rng, vocab, width):
     """Weights of a one-layer model with key_heads = kv_heads = heads and default settings."""
     mixer = next(iter(d["mixers"].values()))
-    kind, H, K = mixer["kind"], mixer.get("heads"), mixer.get("head_dim", 0)
+    kind, H, K = mixer["kind"], mixer.get("heads"), mixer.get("head_dim", mixer.get("value_dim", 0))
     V = K * DEFAULTS[kind].get("value_factor", 1)
     moe_spec = d["ffns"]["M"]
     E, F, S = moe_spec["num_experts"], moe_spec["expert_hidden"], moe_spec["shared_hidden"]
@@ -326,6 +328,13 @@ def random_weights(d, rng, vocab, width):
             shapes["lsm.d"] = (H,)
         if kind == "rebased":
             shapes |= {"lsm.feature_norm.weight": (K,), "lsm.feature_norm.bias": (K,)}
+        if kind == "rglru":
+            shapes |= {f"lsm.{w}{n}": s for n in "ri" for w, s in (("w", (H, V, V)), ("b", (H, V)))} | {"lsm.a": (H, V)}
+            shapes |= {"lsm.conv_v.weight": (H * V, 4), "lsm.conv_v.bias": (H, V)}
+            for n in ("wq", "wk", "norm.weight", *(f"conv_{n}.{part}" for n in "qk" for part in ("weight", "bias"))):
+                del shapes[f"lsm.{n}"]
+        if kind == "mlstm":
+            shapes |= {f"lsm.{w}{n}": s for n in "if" for w, s in (("w", (width, H)), ("b", (H,)))} | {"lsm.norm.weight": (H, V)}
         if kind in ("dfw", "gfw"):
             gates = {"f": (H, K), "e": (H, V)} if kind == "dfw" else {"f": (H, K, V)}
             shapes |= {f"lsm.b{n}": s for n, s in gates.items()}

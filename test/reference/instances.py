@@ -56,9 +56,22 @@ DEFAULTS = {
         "scale": 1.0,
         "output_norm": False,
         "bcdt_norm": False,
+        "bcdt_norm_weights": True,
     },
     "kda": {"conv": {"kernel": 4}, "output_gate": "sigmoid", "value_factor": 1, "rope": None},
     "rwkv7": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
+    "mlstm": {"conv": None, "output_gate": "sigmoid", "value_factor": 1, "rope": None, "gate_softcap": 15.0, "norm_eps": 1e-6},
+    "rglru": {
+        "conv": {"kernel": 4, "bias": True},
+        "output_gate": "gelu_tanh",
+        "output_norm": False,
+        "head_dim": 1,
+        "scale": 1.0,
+        "value_factor": 1,
+        "rope": None,
+        "projection_bias": False,
+        "output_bias": False,
+    },
     "s4d": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
     "ttt": {
         "conv": {"kernel": 4, "bias": True},
@@ -79,7 +92,7 @@ DEFAULTS = {
         "inner_rate": 0.1,
         "momentum": True,
     },
-    "attention": {"rope": {}, "qkv_bias": False, "output_bias": False, "sinks": False, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
+    "attention": {"rope": {}, "qkv_bias": False, "output_bias": False, "sinks": False, "softcap": None, "qk_norm": False, "qk_norm_over": "head", "window": 0, "output_gate": None, "output_gate_per": "feature"},
     "mla": {"q_rank": 0, "rope": {}, "output_gate": None, "output_gate_per": "feature"},
     "short_conv": {"conv": {"kernel": 3}, "projection_bias": False, "output_bias": False},
 }
@@ -357,7 +370,14 @@ class Mixer:
         s, tape, w = self.spec, self.tape, self.w
         H, K, V = s["heads"], s["head_dim"], s["value_dim"]
         u = self.conv("v", self.project("lsm.wv", (H, V)))
-        rms = lambda n, y: tape.call(rows.rms_norm, y, w[f"lsm.{n}_norm.weight"], eps=s["norm_eps"]) if s["bcdt_norm"] else y
+
+        def rms(n, y):
+            if not s["bcdt_norm"]:
+                return y
+            if s["bcdt_norm_weights"]:
+                return tape.call(rows.rms_norm, y, w[f"lsm.{n}_norm.weight"], eps=s["norm_eps"])
+            return self.scaled(tape.call(rows.l2_norm, y, eps=s["norm_eps"] * y.shape[-1]), y.shape[-1] ** 0.5)
+
         q, k = (rms(n, tape.linear(u, w[f"lsm.w{n}"], (s["key_heads"], K))) for n in "qk")
         dt = tape.call(rows.bias, self.low_rank("wdt", u, (H, V), within=lambda y: rms("dt", y)), w["lsm.dt_bias"])
         delta = self.activated(dt, "softplus")
@@ -379,6 +399,46 @@ class Mixer:
         else:
             g = self.tape.call(rows.log_decay, f, self.w["lsm.a_log"], self.w["lsm.dt_bias"])
         return self.gate_and_project(self.run_scan("VH", self.unit(q), self.unit(k), v, g, self.beta()))
+
+    def mlstm(self):
+        s, tape, H, w = self.spec, self.tape, self.spec["heads"], self.w
+        q, k, v = self.qkv(H, H, H)
+        cap = s["gate_softcap"]
+        i, f = (self.scaled(self.activated(self.scaled(self.per_head(n), 1 / cap), "tanh"), cap) for n in "if")
+        g = tape.call(rows.log_sigmoid_op, f, divide=1.0)
+        o = self.run_scan("S", q, self.product(k, self.activated(i, "exp")), tape.call(rows.append_one, v), g)
+        o = tape.call(rows.divide_by_last, o, eps=0.0, least=1.0)
+        if s["output_norm"]:
+            o = tape.call(rows.layer_norm, o, w["lsm.norm.weight"], eps=s["norm_eps"])
+        if s["output_gate"]:
+            o = self.product(o, self.activated(self.project("lsm.wg", (H, s["value_dim"])), s["output_gate"]))
+        return tape.linear(o, w["lsm.wo"])
+
+    def rglru(self):
+        s, tape, w = self.spec, self.tape, self.w
+        H, V = s["heads"], s["value_dim"]
+        biased = lambda n, y: tape.call(rows.bias, y, w[f"lsm.b{n}"]) if s["projection_bias"] else y
+        u = self.conv("v", biased("v", self.project("lsm.wv", (H, V))), activation=None)
+
+        def blocks(x, weight):
+            return np.einsum("bthr,hre->bthe", x, weight), lambda dy: (np.einsum("bthe,hre->bthr", dy, weight), np.einsum("bthr,bthe->hre", x, dy))
+
+        r, i = (self.activated(tape.call(rows.bias, tape.call(blocks, u, w[f"lsm.w{n}"]), w[f"lsm.b{n}"]), "sigmoid") for n in "ri")
+        rate = tape.call(lambda a: (np.logaddexp(0, a), lambda dy: (dy / (1 + np.exp(-a)),)), w["lsm.a"])
+        g = self.scaled(tape.call(rows.weighted, r, rate), -8.0)
+        first = (self.documents == np.arange(self.documents.shape[1]))[:, :, None, None]  # of a document
+
+        def norm(g):
+            m = np.sqrt(-np.expm1(2 * g))
+            return np.where(first, 1.0, m), lambda dy: (np.where(first, 0.0, -np.exp(2 * g) / m * dy),)
+
+        ones, zeros = np.ones(g.shape[:3] + (1,)), np.zeros(g.shape[:3] + (1,))
+        v = self.product(u, self.product(i, tape.call(norm, g)))
+        o = self.run_scan("R", ones, ones, v, zeros, value_decay=g)
+        if s["output_gate"]:
+            o = self.product(o, self.activated(biased("g", self.project("lsm.wg", (H, V))), s["output_gate"]))
+        y = tape.linear(o, w["lsm.wo"])
+        return tape.call(rows.bias, y, w["lsm.bo"]) if s["output_bias"] else y
 
     def s4d(self):
         tape, w, x = self.tape, self.w, self.x
@@ -558,7 +618,7 @@ class Mixer:
             q, k = (self.normed(y, self.w[f"attn.{n}_norm.weight"]) for y, n in ((q, "q"), (k, "k")))
 
         def run(q, k, v, documents, sinks=None):
-            (o, _), pull = attn.attention(q, k, v, documents, s["scale"], window=s["window"], sinks=sinks)
+            (o, _), pull = attn.attention(q, k, v, documents, s["scale"], window=s["window"], sinks=sinks, softcap=s["softcap"])
             if sinks is None:
                 return o, pull
 

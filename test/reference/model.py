@@ -248,6 +248,8 @@ class Model:
         x = self.scaled(tape, x, self.d.get("logits_multiplier", 1.0) / ratio)
         tied = self.d.get("tie_embeddings", False)
         logits = tape.linear(x, tape.transpose(values["embed.weight"]) if tied else values["head.weight"])
+        if cap := self.d.get("logits_softcap"):
+            logits = self.scaled(tape, tape.call(rows.activation, self.scaled(tape, logits, 1 / cap), kind="tanh"), cap)
         counted = []
 
         def loss_of(logits):

@@ -101,18 +101,25 @@ def feature_map(x, kind):
     return np.concatenate(parts, -1), pull
 
 
-def append_one(x):
-    return np.concatenate([x, np.ones(x.shape[:-1] + (1,))], -1), lambda dy: (dy[..., :-1],)
+def append_one(x, zeros=0):
+    beside = np.zeros(x.shape[:-1] + (zeros + 1,))
+    beside[..., -1] = 1
+    return np.concatenate([x, beside], -1), lambda dy: (dy[..., : x.shape[-1]],)
 
 
-def divide_by_last(x, eps):
-    divisor = x[..., -1:] + eps
-    y = x[..., :-1] / divisor
-    return y, lambda dy: (np.concatenate([dy, -(dy * y).sum(-1, keepdims=True)], -1) / divisor,)
+def divide_by_last(x, eps, least=None, zeros=0):
+    """With `least`: by max(|last|, least) + eps."""
+    last, slope = x[..., -1:], 1.0
+    if least is not None:
+        last, slope = np.maximum(np.abs(last), least), np.sign(last) * (np.abs(last) >= least)
+    divisor = last + eps
+    y = x[..., : -1 - zeros] / divisor
+    unread = np.zeros(x.shape[:-1] + (zeros,))
+    return y, lambda dy: (np.concatenate([dy, unread, -slope * (dy * y).sum(-1, keepdims=True)], -1) / divisor,)
 
 
-def drop_last(x):
-    return x[..., :-1], lambda dy: (np.concatenate([dy, np.zeros(dy.shape[:-1] + (1,))], -1),)
+def drop_last(x, zeros=0):
+    return x[..., : -1 - zeros], lambda dy: (np.concatenate([dy, np.zeros(dy.shape[:-1] + (zeros + 1,))], -1),)
 
 
 def take_last(x):
@@ -162,14 +169,14 @@ def rms_norm(x, weight, eps, groups=1):
     return n * weight, lambda dy: (pull_n(dy * weight), sum_to(dy * n, weight.shape))
 
 
-def layer_norm(x, weight, bias, eps):
+def layer_norm(x, weight, bias=None, *, eps):
     n, pull_n = _normalise(x - x.mean(-1, keepdims=True), eps)
 
     def pull(dy):
         dc = pull_n(dy * weight)
-        return dc - dc.mean(-1, keepdims=True), sum_to(dy * n, weight.shape), sum_to(dy, bias.shape)
+        return dc - dc.mean(-1, keepdims=True), sum_to(dy * n, weight.shape), *(() if bias is None else (sum_to(dy, bias.shape),))
 
-    return n * weight + bias, pull
+    return n * weight + (0 if bias is None else bias), pull
 
 
 def l2_norm(x, eps):

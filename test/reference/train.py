@@ -5,9 +5,12 @@ import numpy as np
 from common import log_sum_exp, softmax
 
 
-def cross_entropy(logits, labels):
-    """-> (sum over tokens with label >= 0 of lse - logits[label], their number, lse), pull(dsum) -> dlogits."""
+def cross_entropy(logits, labels, softcap=None):
+    """-> (sum over tokens with label >= 0 of lse - logits[label], their number, lse), pull(dsum) -> dlogits; with a cap c of c tanh(logits / c)."""
     live = labels >= 0
+    capped = np.tanh(logits / softcap) if softcap else 0.0
+    if softcap:
+        logits = softcap * capped
     lse = log_sum_exp(logits)
     picked = np.take_along_axis(logits, np.maximum(labels, 0)[..., None].astype(np.int64), -1)[..., 0]
 
@@ -19,7 +22,7 @@ def cross_entropy(logits, labels):
             np.take_along_axis(d, np.maximum(labels, 0)[..., None].astype(np.int64), -1) - 1,
             -1,
         )
-        return np.where(live[..., None], d, 0) * dsum
+        return np.where(live[..., None], d, 0) * dsum * (1 - capped**2)
 
     return (np.where(live, lse - picked, 0).sum(), live.sum(), lse), pull
 

@@ -55,6 +55,7 @@ FAMILIES["minimax"] = [
     {"num_hidden_layers": 4, "num_local_experts": 4, "head_dim": 24, "sliding_window": 16, "tie_word_embeddings": True}]
 # Layers of one part.
 ONE_PART = {"mamba": [{"state_size": 12, "time_step_rank": 5}, {"tie_word_embeddings": False, "use_conv_bias": False, "conv_kernel": 3}],
+            "falcon_mamba": [{"state_size": 12, "time_step_rank": 5, "mixer_rms_eps": 1e-3}, {"tie_word_embeddings": False, "use_conv_bias": False, "conv_kernel": 3, "expand": 3}],
             "mamba2": [{"num_heads": 8, "head_dim": 16, "state_size": 24, "n_groups": groups, "tie_word_embeddings": groups == 1, "use_conv_bias": groups > 1}
                        for groups in (1, 4)],
             "nemotron_h": [{"hybrid_override_pattern": "M-M*-MM-", "mamba_num_heads": 8, "mamba_head_dim": 12, "ssm_state_size": 24, "n_groups": 2,
@@ -112,12 +113,17 @@ FAMILIES["jamba"] = [{"num_hidden_layers": 5, "attn_layer_period": 4, "attn_laye
                       "num_experts": 6, "num_experts_per_tok": 3, "mamba_conv_bias": False, "mamba_d_conv": 3, "tie_word_embeddings": True},
                      {"attn_layer_offset": 0, "num_experts": 1}]
 FAMILIES["gemma"] = [{"head_dim": 24}, {"head_dim": 16, "num_key_value_heads": 1, "tie_word_embeddings": False, "hidden_act": "gelu"}]
+FAMILIES["gemma2"] = [{"head_dim": 24, "sliding_window": 12, "query_pre_attn_scalar": 20, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0},
+                      {"head_dim": 16, "num_hidden_layers": 4, "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"] * 2, "tie_word_embeddings": False,
+                       "attn_logit_softcapping": 5.0, "final_logit_softcapping": None},
+                      {"head_dim": 16, "attn_logit_softcapping": None}]
 FAMILIES["gemma3_text"] = [
     {"head_dim": 24, "num_hidden_layers": 4, "sliding_window": 12, "query_pre_attn_scalar": 20,
      "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
      "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 2000.0},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}},
-    {"head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, "rope_theta": 3000.0, "rope_local_base_freq": 70.0, "tie_word_embeddings": False},
+    {"head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, "rope_theta": 3000.0, "rope_local_base_freq": 70.0, "tie_word_embeddings": False,
+     "final_logit_softcapping": 2.0},
     {"head_dim": 16, "sliding_window": 16, "rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32},
                                                               "sliding_attention": {"rope_type": "default"}}, "sliding_window_pattern": 2}]
 # The same without Mamba-2, without experts; layers in which nothing turns; a norm of q and k beside corrected scores.
@@ -212,6 +218,14 @@ FAMILIES["bailing_hybrid"] = [
     LING | {"layer_types": ["full_attention", "linear_attention", "linear_attention"], "mlp_layer_types": ["sparse", "dense", "sparse"], "q_lora_rank": 24,
             "n_group": 1, "topk_group": 1, "norm_topk_prob": False, "kda_safe_gate": False, "short_conv_kernel_size": 3, "rope_theta": 500.0},
     LING | {"num_hidden_layers": 2, "layer_group_size": 2, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 0, "kda_lower_bound": -2.5}]
+# A matrix memory in every layer; caps of gates and logits that are reached. (Models whose projections are one matrix transformers does not make.)
+XLSTM = {"num_heads": 4, "ffn_round_up_to_multiple_of": 8, "autocast_kernel_dtype": "float32", "chunk_size": 16}
+FAMILIES["xlstm"] = [XLSTM | {"gate_soft_cap": 2.0, "output_logit_soft_cap": 3.0}, XLSTM | {"qk_dim_factor": 1.0, "v_dim_factor": 2.0, "ffn_proj_factor": 1.3},
+                     {"num_heads": 2, "autocast_kernel_dtype": "float32", "chunk_size": 16, "norm_eps": 1e-3}]
+# Gated linear recurrent units, or attention with a window; a width of its own, in the place of the model's.
+FAMILIES["recurrent_gemma"] = [{"num_hidden_layers": 4, "attention_window_size": 12, "num_key_value_heads": 1, "logits_soft_cap": 2.0, "conv1d_width": 3},
+                               {"block_types": ["attention", "recurrent"], "lru_width": 64, "attention_window_size": 40, "attention_bias": True,
+                                "tie_word_embeddings": False, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.25}}]
 PREFILL = 32
 
 
@@ -298,7 +312,11 @@ def differences(model, program, checkpoint, folder):
 def compare(family, more, folder):
     """-> `differences` of the model as transformers made it, of the one that was trained and exported, and of one whose files are fp8."""
     torch.manual_seed(1)
-    given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if family.startswith("mamba") else BASE
+    given = {"vocab_size": 256, "hidden_size": 64, "initializer_range": 0.2, "num_hidden_layers": 3} if "mamba" in family and family in ONE_PART else BASE
+    if family == "xlstm":
+        given = {"vocab_size": 256, "hidden_size": 128, "num_hidden_layers": 3}  # widths of keys and values in its caches are multiples of 64
+    if family == "recurrent_gemma":
+        given = {key: value for key, value in BASE.items() if key != "initializer_range"}
     if family == "nemotron_h":
         given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
     kind = transformers.AutoModelForCausalLM
@@ -310,6 +328,8 @@ def compare(family, more, folder):
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith(("A_log", "proj_bias")):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
+        if family == "xlstm" and "gate_preact" in name:  # which begin all but shut
+            weight.data = 0.3 * torch.randn_like(weight)
     for name, correction in (*model.named_buffers(), *model.named_parameters()):
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             correction.data += 0.1 * torch.randn_like(correction)
