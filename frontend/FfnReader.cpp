@@ -7,7 +7,7 @@ using namespace braid::json;
 using llvm::StringRef;
 
 // Far above any model; every product of dimensions stays within 64 bits.
-static constexpr int64_t maxHidden = 1 << 19, maxExperts = 1 << 12;
+static constexpr int64_t maxExperts = 1 << 12;
 
 static std::vector<StringRef> activationNames() {
   std::vector<StringRef> names;

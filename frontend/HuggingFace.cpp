@@ -248,6 +248,8 @@ void Translation::addSoftcap(std::vector<Field> &fields, StringRef ours, StringR
 void Translation::fixedKeys() {
   for (StringRef key : silent)
     (void)take(key);
+  for (StringRef key : {"is_encoder_decoder", "add_cross_attention"})
+    only(key, boolValue(false));
   if (family.onePart)
     return fixedKeysOfOnePart();
   if (family.isGemma)
@@ -272,7 +274,7 @@ void Translation::fixedKeys() {
     fixedKeysOfGptOss();
   else if ((!family.qkvBias || !family.sharedHidden) && !family.readsBias && !family.isFalcon) // keys of their own
     only("attention_bias", boolValue(family.qkvBias));
-  for (StringRef key : {"rope_interleaved", "use_mrope", "is_encoder_decoder", "add_cross_attention"})
+  for (StringRef key : {"rope_interleaved", "use_mrope"})
     only(key, boolValue(false));
   only("clip_qkv", Value());
   quantization();

@@ -36,7 +36,11 @@ std::string Translation::blockTypesOfGriffin(const Value &layers) {
 void Translation::layersOfGriffin(const Value &layers, Value &mixers, std::string &pattern) {
   pattern = blockTypesOfGriffin(layers);
   Value attends = attention(), heads = *attends.find("heads"), width = named(hidden, "lru_width", hidden.line);
-  attends.fields.push_back({"window", either("attention_window_size", "sliding_window", numberValue(int64_t(2048)))});
+  Value window = either("attention_window_size", "sliding_window", numberValue(int64_t(2048)));
+  if (!integerIn(window, INT32_MAX))
+    errors.report(StringRef(window.origin).drop_front(prefix.size()), describe(window) + " is not an integer above 0");
+  else
+    attends.fields.push_back({"window", std::move(window)});
   attends.fields.push_back({"output_bias", boolValue(true)});
   if (const Value *given = takeOptional("lru_width"))
     width = named(*given, "lru_width");
@@ -84,6 +88,8 @@ Value Translation::embeddingFactorOfGriffin() {
 void Translation::fixedKeysOfGriffin() {
   for (StringRef key : {"w_init_variance_scale", "final_w_init_variance_scale"}) // initial values
     (void)take(key);
+  if (const Value *types = config.find("block_types")) // of which older files have two copies
+    only("_block_types", *types, /*nullable=*/true);
   only("hidden_activation", stringValue("gelu_pytorch_tanh"));
   only("embeddings_scale_by_sqrt_dim", boolValue(true));
 }

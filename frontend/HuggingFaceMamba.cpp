@@ -19,8 +19,8 @@ Value Translation::mamba() {
   if (!integerIn(expand, 1 << 10) && !hybrid)
     errors.report("expand", describe(expand) + " is not an integer from 1 to 1024");
   if (isFalconMamba) { // goes before expand, which published configs have otherwise
-    Value given = get("intermediate_size", numberValue(inner));
-    if (given.isNumber() && !integerIn(given, INT32_MAX))
+    Value given = get("intermediate_size", numberValue(inner), /*nullable=*/true);
+    if (!integerIn(given, INT32_MAX))
       errors.report("intermediate_size", describe(given) + " is not an integer above 0");
     inner = integerIn(given, INT32_MAX) ? given.integer : 0;
   }
@@ -31,7 +31,10 @@ Value Translation::mamba() {
           llvm::formatv("{0} is not expand times hidden_size, {1}; valid: that", describe(given), inner).str());
   std::vector<Field> fields = {{"kind", stringValue("mamba2")}};
   if (first) {
-    fields = mambaChannels(std::move(states), "time_step_rank", "expand", inner);
+    const Value *width = isFalconMamba ? takeOptional("intermediate_size") : nullptr;
+    fields = mambaChannels(std::move(states), "time_step_rank",
+                           named(numberValue(std::max<int64_t>(1, inner)),
+                                 width ? "intermediate_size" : "expand * hidden_size", (width ? *width : hidden).line));
     if (isFalconMamba) {
       fields.push_back({"bcdt_norm", boolValue(true)});
       fields.push_back({"bcdt_norm_weights", boolValue(false)});
@@ -54,23 +57,31 @@ Value Translation::mamba() {
   }
   fields.push_back({"conv", object({{"kernel", renamed("conv_kernel", "mamba_d_conv", numberValue(int64_t(4)))},
                                     {"bias", renamed("use_conv_bias", "mamba_conv_bias", boolValue(true))}})});
-  Value steps = arrayValue({renamed("time_step_min", "mamba_dt_min", numberValue(0.001)),
-                            renamed("time_step_max", "mamba_dt_max", numberValue(0.1))});
-  fields.push_back({"step_range", named(std::move(steps), "time_step_min")});
+  fields.push_back({"step_range", stepRange(renamed("time_step_min", "mamba_dt_min", numberValue(0.001)),
+                                            renamed("time_step_max", "mamba_dt_max", numberValue(0.1)))});
   return object(std::move(fields));
 }
 
-/// A Mamba mixer whose channels, `inner` of them, are one head.
-std::vector<Field> Translation::mambaChannels(Value states, StringRef rankKey, StringRef expandKey, int64_t inner) {
+/// Initial steps from `low` to `high`, which have keys of their own.
+Value Translation::stepRange(Value low, Value high) {
+  for (Value *bound : {&low, &high})
+    if (!bound->isNumber() || !(bound->number > 0)) {
+      errors.report(StringRef(bound->origin).drop_front(prefix.size()), describe(*bound) + " is not a number above 0");
+      return named(arrayValue({numberValue(0.001), numberValue(0.1)}), "time_step_min");
+    }
+  return named(arrayValue({std::move(low), std::move(high)}), "time_step_min");
+}
+
+/// A Mamba mixer whose channels, `width` of them, are one head.
+std::vector<Field> Translation::mambaChannels(Value states, StringRef rankKey, Value width) {
   Value rank = get(rankKey, stringValue("auto"));
   if (isEqual(rank, stringValue("auto")))
     rank = named(numberValue(integerIn(hidden, INT32_MAX) ? (hidden.integer + 15) / 16 : 1), rankKey);
-  return {
-      {"kind", stringValue("mamba")},
-      {"heads", numberValue(int64_t(1))},
-      {"head_dim", std::move(states)},
-      {"value_dim", named(numberValue(std::max<int64_t>(1, inner)), (expandKey + " * hidden_size").str(), hidden.line)},
-      {"gate_rank", std::move(rank)}};
+  return {{"kind", stringValue("mamba")},
+          {"heads", numberValue(int64_t(1))},
+          {"head_dim", std::move(states)},
+          {"value_dim", std::move(width)},
+          {"gate_rank", std::move(rank)}};
 }
 
 /// The letters of hybrid_override_pattern; `layers` becomes their number.
@@ -225,8 +236,10 @@ Value Translation::mambaOfJamba() {
   bool isSized = integerIn(expand, 1 << 10) && integerIn(hidden, INT32_MAX);
   if (!integerIn(expand, 1 << 10))
     errors.report("mamba_expand", describe(expand) + " is not an integer from 1 to 1024");
-  std::vector<Field> fields = mambaChannels(get("mamba_d_state", numberValue(int64_t(16))), "mamba_dt_rank",
-                                            "mamba_expand", isSized ? expand.integer * hidden.integer : 0);
+  Value width =
+      named(numberValue(isSized ? expand.integer * hidden.integer : 1), "mamba_expand * hidden_size", hidden.line);
+  std::vector<Field> fields =
+      mambaChannels(get("mamba_d_state", numberValue(int64_t(16))), "mamba_dt_rank", std::move(width));
   fields.push_back({"bcdt_norm", boolValue(true)});
   fields.push_back({"norm_eps", get("rms_norm_eps", numberValue(family.eps))});
   fields.push_back({"conv", object({{"kernel", get("mamba_d_conv", numberValue(int64_t(4)))},

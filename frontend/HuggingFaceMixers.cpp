@@ -88,10 +88,12 @@ void Translation::fixedKeysOfGemma() {
   static constexpr StringRef valid[] = {"gelu", "gelu_pytorch_tanh"};
   if (family.windowEvery) {
     only("hidden_activation", stringValue(valid[1]));
-    if (isGemma2())
-      only("hidden_act", stringValue(valid[1])); // not read, and the same where it is there
-    else
+    if (isGemma2()) { // neither is read; the first is the same where it is there
+      only("hidden_act", stringValue(valid[1]));
+      (void)take("sliding_window_size");
+    } else {
       only("attn_logit_softcapping", Value());
+    }
     for (StringRef key : {"cache_implementation", "_sliding_window_pattern"}) // neither is read
       (void)take(key);
   } else {
@@ -120,7 +122,7 @@ void Translation::addWindow(Value &mixer, StringRef pattern, int64_t usual) {
 
 /// W: a window, N: all keys. By the list of types, or all but every so many-th.
 std::string Translation::windowedLayers(const Value &layers) {
-  bool isExaone = family.name == "exaone4", isNumbered = isExaone || family.isGemma;
+  bool isExaone = family.name == "exaone4", isNumbered = isExaone || (family.isGemma && !isGemma2());
   const Value usual = numberValue(family.windowEvery), *types = takeOptional("layer_types"),
               *given = isNumbered ? take("sliding_window_pattern") : nullptr;
   if (isExaone && types) // beside which it says nothing, and has letters
@@ -212,8 +214,9 @@ void Translation::layersWithWindows(const Value &layers, Value &mixers, std::str
   Value all = attention();
   if (family.isGemma) {
     Value divisor = get("query_pre_attn_scalar", numberValue(int64_t(256)));
-    if (!divisor.isNumber() || !(divisor.number > 0))
-      errors.report("query_pre_attn_scalar", describe(divisor) + " is not a number above 0");
+    if (!divisor.isNumber() ||
+        !(divisor.number >= 1e-12 && divisor.number <= 1e12)) // a scale is the inverse of its root
+      errors.report("query_pre_attn_scalar", describe(divisor) + " is not a number from 1e-12 to 1e+12");
     else
       all.fields.push_back(
           {"scale", named(numberValue(1 / std::sqrt(divisor.number)), "query_pre_attn_scalar", divisor.line)});

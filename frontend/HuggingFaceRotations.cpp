@@ -145,7 +145,10 @@ Value Translation::rope(const Value &headDim, StringRef layers) {
   } else if (rope) {
     static constexpr StringRef all[] = {"default", "linear", "llama3", "yarn", "proportional"};
     // transformers takes yarn of phi3 for longrope, and knows no others there.
-    llvm::ArrayRef<StringRef> types(all, family.name == "phi3" ? 1 : isLocal ? 2 : readsTurns ? 4 : 5);
+    llvm::ArrayRef<StringRef> types(all, family.name == "phi3" || family.isGriffin ? 1
+                                         : isLocal                                 ? 2
+                                         : readsTurns                              ? 4
+                                                                                   : 5);
     static constexpr std::pair<StringRef, StringRef> readBy[] = {
         {"factor", "linear, llama3, yarn, proportional"},
         {"partial_rotary_factor", "proportional"},

@@ -123,7 +123,8 @@ private:
   bool isMamba() const { return family.name == "mamba" || family.name == "falcon_mamba"; }
   Value mambaOfHybrid();
   Value mambaOfJamba();
-  std::vector<Field> mambaChannels(Value states, llvm::StringRef rankKey, llvm::StringRef expandKey, int64_t inner);
+  std::vector<Field> mambaChannels(Value states, llvm::StringRef rankKey, Value width);
+  Value stepRange(Value low, Value high);
   std::string everySoMany(llvm::StringRef period, llvm::StringRef offset, int64_t usualPeriod, int64_t usualOffset,
                           const Value &layers, char one, char other);
   std::string blocks(Value &layers);

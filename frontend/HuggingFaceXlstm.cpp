@@ -52,6 +52,15 @@ Value Translation::feedForwardOfXlstm(std::string &pattern) {
     auto step = static_cast<double>(multiple.integer);
     width = static_cast<int64_t>(std::floor((static_cast<double>(hidden.integer) * factor + step - 1) / step)) *
             multiple.integer;
+    if (width < 1 || width > maxHidden) {
+      errors.report(
+          "ffn_proj_factor",
+          llvm::formatv("{0} times hidden_size {1}, rounded up to a multiple of ffn_round_up_to_multiple_of {2}, "
+                        "is {3}; valid: 1 to {4}",
+                        describe(numberValue(factor)), hidden.integer, multiple.integer, width, maxHidden)
+              .str());
+      width = 1;
+    }
   }
   pattern = "D";
   return object({{"D", object({{"kind", stringValue("dense")},
@@ -70,7 +79,7 @@ void Translation::fixedKeysOfXlstm() {
        {"chunkwise_kernel", "sequence_kernel", "step_kernel", "mode", "chunk_size", "return_last_states",
         "autocast_kernel_dtype", "inference_state_dtype", "max_inference_chunksize", "norm_reduction_force_float32",
         "igate_bias_init_range", "force_bos_token_insert", "head_dim", "cell_norm_eps", "mlstm_round_up_to_multiple_of",
-        "add_forward_backend_padding", "add_embedding_dropout"})
+        "add_forward_backend_padding", "add_embedding_dropout", "forward_backend_name"})
     (void)take(key);
   for (StringRef key : {"use_bias", "add_qk_norm", "add_post_norm"})
     only(key, boolValue(false));

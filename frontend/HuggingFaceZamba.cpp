@@ -21,7 +21,6 @@ Value Translation::mambaOfZamba(const Value &bias) {
                       .str());
   Value width = named(numberValue(isSized ? std::max<int64_t>(1, inner / heads.integer) : 1),
                       "mamba_expand * hidden_size / n_mamba_heads", heads.line);
-  Value steps = arrayValue({get("time_step_min", numberValue(0.001)), get("time_step_max", numberValue(0.1))});
   return object(
       {{"kind", stringValue("mamba2")},
        {"heads", std::move(heads)},
@@ -31,7 +30,7 @@ Value Translation::mambaOfZamba(const Value &bias) {
        {"conv", object({{"kernel", get("mamba_d_conv", numberValue(int64_t(4)))}, {"bias", boolValue(true)}})},
        {"projection_bias", bias},
        {"output_bias", bias},
-       {"step_range", named(std::move(steps), "time_step_min")}});
+       {"step_range", stepRange(get("time_step_min", numberValue(0.001)), get("time_step_max", numberValue(0.1)))}});
 }
 
 /// A letter for every layer: H for hybrid ones, - for others. Without a list the 54 layers that transformers takes.

@@ -213,10 +213,10 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   if (traits.has("gate_divisor"))
     r.number("gate_divisor", spec.gateDivisor, 0.0, 1e6, /*leastAllowed=*/false);
   int64_t before = errors.number(); // no word on what follows from a key that is wrong
-  if (traits.has("bcdt_norm"))
+  if (traits.has("bcdt_norm")) {
     r.boolean("bcdt_norm", spec.bcdtNorm);
-  if (traits.has("bcdt_norm"))
     r.boolean("bcdt_norm_weights", spec.bcdtNormWeights);
+  }
   if (!spec.bcdtNorm && r.has("bcdt_norm_weights"))
     r.error("bcdt_norm_weights", "changes nothing without such norms; valid: together with bcdt_norm true");
   if (traits.has("allow_neg_eigval"))
@@ -234,6 +234,9 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   if (traits.has("step_range"))
     r.range("step_range", spec.stepRange);
   readScanOutput(r, spec, traits.has("output_norm"));
+  if (traits.kind == LsmKind::mlstm && spec.outputNorm && spec.valueDim == 1)
+    r.error("value_dim", "1 has a layer norm of one feature, which is 0 whatever it is; valid: 2 or more, or "
+                         "output_norm false");
   if (r.has("norm_eps") && traits.has("output_norm") && !spec.outputNorm && !spec.bcdtNorm && errors.number() == before)
     r.error("norm_eps", std::string("changes nothing without a norm; valid: together with output_norm true") +
                             (traits.has("bcdt_norm") ? " or bcdt_norm true" : ""));

@@ -28,6 +28,8 @@ namespace braid {
 inline constexpr int64_t maxTokens = int64_t(1) << 24, maxDecodeBatch = 4096;
 /// Features of a token: d_model, and all heads of a mixer together.
 inline constexpr int64_t maxWidth = 1 << 17;
+/// Features between the products of a feed-forward.
+inline constexpr int64_t maxHidden = 1 << 19;
 /// head_dim of feature maps whose features are products.
 inline constexpr int64_t maxProductDim = 64;
 /// Tokens of a mini-batch of inner steps.

@@ -402,56 +402,69 @@ LogicalResult LsmChunkInverseOp::verify() {
   return verifyInverse(*this, kind, getInverse(), getSums(), k, chunks, static_cast<int64_t>(getChunkSize()));
 }
 
+/// Dimensions [B, n, H, ..] of what every chunk has.
+static LogicalResult sameChunks(Operation *op, Named a, Named b) {
+  static constexpr StringLiteral words[] = {"batch", "chunk", "head"};
+  for (int64_t i = 0; i < 3; ++i)
+    CHECK(sameDim(op, words[i], a, i, b, i));
+  return success();
+}
 /// Rows [B, n, H, rows, K or V] of a factor, for states x [B, n, H, K, V] whose dimension `width` they are as wide as.
 static LogicalResult verifyFactor(Operation *op, Named factor, LsmClass kind, Named x, int64_t width, int64_t rows) {
   if (!ScanTraits(kind).dense)
     return op->emitOpError() << "class " << stringifyLsmClass(kind) << " has no factors: its transitions are not dense";
   CHECK(hasRank(op, factor, 5));
   CHECK(isFloat(op, factor));
-  static constexpr StringLiteral words[] = {"batch", "chunk", "head"};
-  for (int64_t i = 0; i < 3; ++i)
-    CHECK(sameDim(op, words[i], x, i, factor, i));
+  CHECK(sameChunks(op, x, factor));
   if (factor.dim(3) != rows)
     return op->emitOpError() << factor.name << " has " << factor.dim(3) << " rows per chunk but must have " << rows;
   return sameDim(op, width == 3 ? "key dimension" : "value dimension", x, width, factor, 4);
 }
 
-/// write, read and decay of chunks with states x.
-static LogicalResult verifyChunkFactors(Operation *op, LsmClass kind, Named write, Named read, Value decay, Named x) {
+/// What a state decays by in a chunk: a number [B, n, H], or rows [B, n, H, 1, K]; x has K features in dimension `keys`.
+static LogicalResult verifyFactorDecay(Operation *op, LsmClass kind, Value decay, Named x, int64_t keys) {
   ScanTraits traits(kind);
-  CHECK(hasRank(op, read, 5));
-  CHECK(verifyFactor(op, read, kind, x, 3, read.dim(3)));
-  CHECK(verifyFactor(op, write, kind, x, 3, traits.writtenRows(read.dim(3))));
   CHECK(hasOperand(op, kind, "decay", traits.decay, decay));
   if (!decay)
     return success();
   Named across{"decay", decay};
-  if (traits.vectorDecay)
-    return verifyFactor(op, across, kind, x, 3, 1);
-  CHECK(hasRank(op, across, 3));
-  CHECK(isFloat(op, across));
-  static constexpr StringLiteral words[] = {"batch", "chunk", "head"};
-  for (int64_t i = 0; i < 3; ++i)
-    CHECK(sameDim(op, words[i], x, i, across, i));
-  return success();
+  if (traits.vectorDecay) {
+    CHECK(verifyFactor(op, across, kind, across, 4, 1));
+    CHECK(sameDim(op, "key dimension", x, keys, across, 4));
+  } else {
+    CHECK(hasRank(op, across, 3));
+    CHECK(isFloat(op, across));
+  }
+  return sameChunks(op, x, across);
+}
+/// write, read and decay of chunks with states x.
+static LogicalResult verifyChunkFactors(Operation *op, LsmClass kind, Named write, Named read, Value decay, Named x) {
+  CHECK(hasRank(op, read, 5));
+  CHECK(verifyFactor(op, read, kind, x, 3, read.dim(3)));
+  CHECK(verifyFactor(op, write, kind, x, 3, ScanTraits(kind).writtenRows(read.dim(3))));
+  return verifyFactorDecay(op, kind, decay, x, 3);
 }
 
 LogicalResult LsmChunkFactorsOp::verify() {
+  LsmClass kind = getClassId();
   Named k{"k", getK()}, v{"v", getV()}, chunks{"chunks", getChunks()}, u{"u", getU()}, write{"write", getWrite()},
       read{"read", getRead()};
   CHECK(verifyTokens(*this, Value()));
   CHECK(isAtLeast(*this, "chunk_size", getChunkSize(), 1));
   CHECK(verifyChunks(*this, chunks, k));
-  CHECK(hasRank(*this, u, 5));
-  CHECK(sameDim(*this, "value dimension", v, 3, u, 4));
-  CHECK(hasRank(*this, read, 5));
+  auto chunk = static_cast<int64_t>(getChunkSize());
+  CHECK(verifyFactor(*this, read, kind, read, 4, chunk));
   CHECK(sameDim(*this, "batch", k, 0, read, 0));
   CHECK(sameDim(*this, "chunk", chunks, 1, read, 1));
   CHECK(sameDim(*this, "head", k, 2, read, 2));
   CHECK(sameDim(*this, "key dimension", k, 3, read, 4));
-  auto chunk = static_cast<int64_t>(getChunkSize());
-  CHECK(verifyFactor(*this, u, getClassId(), u, 4, ScanTraits(getClassId()).writtenRows(chunk)));
-  return verifyFactor(*this, read, getClassId(), read, 4, chunk);
+  for (Named factor : {u, write}) {
+    CHECK(verifyFactor(*this, factor, kind, factor, 4, ScanTraits(kind).writtenRows(chunk)));
+    CHECK(sameChunks(*this, read, factor));
+  }
+  CHECK(sameDim(*this, "value dimension", v, 3, u, 4));
+  CHECK(sameDim(*this, "key dimension", k, 3, write, 4));
+  return verifyFactorDecay(*this, kind, getDecay(), read, 4);
 }
 /// What a walk multiplies by: rows [B, n, H, C, K], scores [B, n, H, C, C], decay [B, n, H, 1, K].
 static LogicalResult verifyWalkFactors(Operation *op, LsmClass kind, Named chunks, Named queries, Named keys,
@@ -468,8 +481,7 @@ static LogicalResult verifyWalkFactors(Operation *op, LsmClass kind, Named chunk
     CHECK(verifyFactor(op, rows, kind, queries, 4, tokens));
   CHECK(verifyFactor(op, decay, kind, queries, 4, 1));
   CHECK(verifyFactor(op, scores, kind, scores, 4, tokens));
-  for (auto [i, word] : llvm::enumerate(ArrayRef<StringLiteral>{"batch", "chunk", "head"}))
-    CHECK(sameDim(op, word, queries, static_cast<int64_t>(i), scores, static_cast<int64_t>(i)));
+  CHECK(sameChunks(op, queries, scores));
   return sameDim(op, "token of the chunk", queries, 3, scores, 4);
 }
 LogicalResult LsmChunkWalkFactorsOp::verify() {

@@ -68,9 +68,9 @@ public:
   }
   struct Choice {
     int64_t size = 0;
-    std::map<int64_t, double> perToken; ///< of the sizes that were compared: cycles of a token and head
+    std::map<int64_t, double> perToken = {}; ///< of the sizes that were compared: cycles of a token and head
     int64_t scoreRows = 0; ///< 0: not chosen
-    std::map<int64_t, double> strongPerToken; ///< by the rows of score tiles, where decays are strong
+    std::map<int64_t, double> strongPerToken = {}; ///< by the rows of score tiles, where decays are strong
   };
   /// For rows of `tokens`: the cheapest of 16, 32, 64, 128, as far as the costs fall, and the whole row. Rows of 16 and
   /// less have no choice.

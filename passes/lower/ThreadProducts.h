@@ -98,7 +98,7 @@ struct ThreadLowering::Pipeline {
 struct ThreadLowering::EndPart {
   BoxColumns columns;
   Value turn; ///< the stage, and `stages` more for parity 1
-  Value place, begin; ///< bytes to this lane's row in a box; the stage's memory
+  Value place = {}, begin = {}; ///< bytes to this lane's row in a box; the stage's memory
 };
 
 /// What is copied next: a step of the sum, with `tiles` the sum of the tile at `tile`, to `stage`.

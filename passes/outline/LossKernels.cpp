@@ -44,10 +44,6 @@ private:
 
 std::string capName(double cap) { return cap > 0 ? "_softcap" : ""; }
 
-} // namespace
-
-namespace {
-
 /// Parameters of a kernel of losses, and what it writes of a row once its lse is known:
 ///   loss = lse - x[label]  (0 for label < 0), live
 /// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the place of loss and live.

@@ -54,7 +54,7 @@ struct RankOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   // Ranks are processes, this one is one of them, and `ranks` means nothing; null: ranks are threads. Not owned.
   Processes *processes = nullptr;
-  std::string command; // what processes were started to do: all the same
+  std::string command = {}; // what processes were started to do: all the same
   // Ranks that are threads: called when one has failed and another does not return within `timeout` plus `grace`, so
   // that a function that hangs does not hold the process. Not called: what hangs is waited for.
   std::function<void(const Status &)> stuck = nullptr;

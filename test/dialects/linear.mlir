@@ -78,3 +78,25 @@ func.func @heads(%x: tensor<2x8x4x16xf32>, %w: tensor<16x24xf32>) -> tensor<2x8x
   %z = braid.head_linear %y, %w {transposed} : (tensor<2x8x4x6xf32>, tensor<16x24xf32>) -> tensor<2x8x4x16xf32>
   return %z : tensor<2x8x4x16xf32>
 }
+
+// Matrices of heads one behind the other, which have a gradient.
+// CHECK-LABEL: func.func @blocks(
+func.func @blocks(%x: tensor<2x8x4x16xf32>, %w: tensor<4x16x6xf32>) -> tensor<4x16x6xf32> {
+  // CHECK: %[[Y:.*]] = braid.head_linear %arg0, %arg1 : (tensor<2x8x4x16xf32>, tensor<4x16x6xf32>) -> tensor<2x8x4x6xf32>
+  %y = braid.head_linear %x, %w : (tensor<2x8x4x16xf32>, tensor<4x16x6xf32>) -> tensor<2x8x4x6xf32>
+  // CHECK: %[[Z:.*]] = braid.head_linear %[[Y]], %arg1 {transposed} : (tensor<2x8x4x6xf32>, tensor<4x16x6xf32>) -> tensor<2x8x4x16xf32>
+  %z = braid.head_linear %y, %w {transposed} : (tensor<2x8x4x6xf32>, tensor<4x16x6xf32>) -> tensor<2x8x4x16xf32>
+  // CHECK: braid.head_linear_grad_weight %[[Z]], %[[Y]] : (tensor<2x8x4x16xf32>, tensor<2x8x4x6xf32>) -> tensor<4x16x6xf32>
+  %dw = braid.head_linear_grad_weight %z, %y : (tensor<2x8x4x16xf32>, tensor<2x8x4x6xf32>) -> tensor<4x16x6xf32>
+  return %dw : tensor<4x16x6xf32>
+}
+
+// Logits that tanh bounds.
+// CHECK-LABEL: func.func @capped(
+func.func @capped(%x: tensor<2x8x16xf32>, %head: tensor<16x50xf32>, %labels: tensor<2x8xi32>) -> tensor<16x50xf32> {
+  // CHECK: %[[SUM:.*]], %{{.*}} = braid.linear_cross_entropy %arg0, %arg1, %arg2 {softcap = 3.000000e+01 : f64} :
+  %sum, %count = braid.linear_cross_entropy %x, %head, %labels {softcap = 30.0 : f64} : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>) -> (tensor<1xf32>, tensor<1xf32>)
+  // CHECK: braid.linear_cross_entropy_grad %arg0, %arg1, %arg2, %[[SUM]] {softcap = 3.000000e+01 : f64} :
+  %dx, %dhead, %again = braid.linear_cross_entropy_grad %x, %head, %labels, %sum {softcap = 30.0 : f64} : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>, tensor<1xf32>) -> (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<1xf32>)
+  return %dhead : tensor<16x50xf32>
+}

@@ -549,6 +549,64 @@ func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40
 
 // -----
 
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{write has 8 rows per chunk but must have 16}}
+  %0:3 = braid.lsm.chunk_factors H %k, %v beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x8x8xbf16>, tensor<2x4x3x16x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-note @+2 {{write defined here}}
+  // expected-error @+1 {{head mismatch: read has 3 but write has 1}}
+  %0:3 = braid.lsm.chunk_factors H %k, %v beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x1x16x8xbf16>, tensor<2x4x3x16x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-note @+2 {{u defined here}}
+  // expected-error @+1 {{chunk mismatch: read has 4 but u has 5}}
+  %0:3 = braid.lsm.chunk_factors H %k, %v beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x5x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-note @+2 {{write defined here}}
+  // expected-error @+1 {{key dimension mismatch: k has 8 but write has 4}}
+  %0:3 = braid.lsm.chunk_factors H %k, %v beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{class GH needs decay}}
+  %0:3 = braid.lsm.chunk_factors GH %k, %v log_decay(%b) beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @f(%k: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %b: tensor<2x40x3xf32>, %c: tensor<2x4x4xi32>) {
+  // expected-note @+2 {{decay defined here}}
+  // expected-error @+1 {{chunk mismatch: read has 4 but decay has 5}}
+  %0:4 = braid.lsm.chunk_factors GH %k, %v log_decay(%b) beta(%b) chunks(%c) {chunk_size = 16 : i64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x40x3xf32>, tensor<2x40x3xf32>, tensor<2x4x4xi32>)
+      -> (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x5x3xf32>)
+  return
+}
+
+// -----
+
 func.func @f(%u: tensor<2x4x3x16x4xbf16>, %w: tensor<2x4x3x16x8xbf16>, %s: tensor<2x3x8x4xf32>, %c: tensor<2x4x4xi32>) {
   // expected-error @+1 {{class GH needs decay}}
   %0:3 = braid.lsm.factor_scan GH %u factors(%w, %w) initial_state(%s) chunks(%c) : (tensor<2x4x3x16x4xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x4x3x16x8xbf16>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>)

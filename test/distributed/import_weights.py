@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import sys
 
 import numpy as np
 
-from library_names import BASE, CONFIGS, LATENT, ONE_PART, PLUS_ONE, WITH_CONVOLUTIONS, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
+from library_names import BASE, CONFIGS, LATENT, ONE_PART, PLUS_ONE, RECURRENT, WITH_CONVOLUTIONS, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
 from ranks_equal import checkpoint, run
 
 folder = pathlib.Path(sys.argv[1])
@@ -148,9 +149,9 @@ def report_export(what, program, source, tensors, files=1, kind="f32"):
     report(f"{what} exported", ", ".join(sorted(name for name in got | should if got.get(name) != should.get(name))))
 
 
-for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS).items():
+for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS | RECURRENT).items():
     config = folder / f"{family}.json"
-    config.write_text(json.dumps(given | {"model_type": family.removesuffix("-dense")}))
+    config.write_text(json.dumps(given | {"model_type": re.sub("-dense|-fused", "", family)}))
     program = compile_to(folder / f"{family}.braid", config)
     error = train(program, folder / family, "--steps=3", "--lr=0.05", "--warmup=0")
     assert not error, error
@@ -160,7 +161,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -346,6 +347,10 @@ for family, wheres in {
                         {"mlp_layer_types": ["sparse", "dense", "sparse"], "first_k_dense_replace": None}],
         "jamba": [{}, {"attn_layer_offset": 2}],
         "deepseek_v3": [{}, {"first_k_dense_replace": 2}, {"num_key_value_heads": None}, {"rope_interleave": True}, {"rope_interleave": False}],
+        "gemma2": [{}, {"sliding_window_size": 9}, {"attn_logit_softcapping": 4.0}],
+        "recurrent_gemma": [{}, {"attention_window_size": 9}],
+        "xlstm": [{}, {"qk_dim_factor": 0.5}],
+        "falcon_mamba": [{}, {"intermediate_size": 96}, {"mixer_rms_eps": 1e-3}],
         "gemma3_text": [{}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None}},
                         {"rope_parameters": {"sliding_attention": {"rope_theta": 500.0}}}, {"rope_local_base_freq": 500.0}, {"rope_theta": 1e4},
                         {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}, {"layer_types": ["full_attention"] * 3}, {"layer_types": None},
@@ -353,7 +358,8 @@ for family, wheres in {
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}, {"full_attention_interval": 2}]}.items():
-    beside, whole = folder / f"{family}-beside", (WITH_MAMBA.get(family) or LATENT.get(family) or WITH_CONVOLUTIONS.get(family) or BASE | CONFIGS[family]) | {"model_type": family}
+    beside, whole = folder / f"{family}-beside", (ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS | RECURRENT).get(family) or BASE | CONFIGS[family]
+    whole = whole | {"model_type": family}
     begun = weights(folder / family)
     write_library(beside, of_family(family, begun))
     for where in wheres:

@@ -30,12 +30,14 @@ CONFIGS = {
     "glm4": {"head_dim": 12},
     "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 24},
 }
+CONFIGS["gemma2"] = {"head_dim": 12, "sliding_window": 8, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
 CONFIGS["qwen3_5_moe_text"] = CONFIGS["qwen3_next"]
-PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma", "gemma3_text")  # norms that multiply by 1 + weight
+PLUS_ONE = ("qwen3_next", "qwen3_5_moe_text", "gemma", "gemma2", "gemma3_text", "recurrent_gemma")  # norms that multiply by 1 + weight
 # Layers of one part.
 SMALL = {key: BASE[key] for key in ("vocab_size", "hidden_size", "train")}
 ONE_PART = {
     "mamba": SMALL | {"num_hidden_layers": 2, "state_size": 6, "time_step_rank": 3},
+    "falcon_mamba": SMALL | {"num_hidden_layers": 2, "state_size": 6, "time_step_rank": 3, "expand": 3},
     "mamba2": SMALL | {"num_hidden_layers": 2, "num_heads": 4, "head_dim": 16, "state_size": 12, "n_groups": 2, "tie_word_embeddings": True},
     "nemotron_h": SMALL | {"hybrid_override_pattern": "M-*ME", "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
                            "moe_shared_expert_intermediate_size": 20, "moe_latent_size": 16, "n_group": 2, "topk_group": 1, "mamba_num_heads": 4, "mamba_head_dim": 8, "ssm_state_size": 12, "n_groups": 2,
@@ -78,6 +80,13 @@ WITH_CONVOLUTIONS = {
     "lfm3": BASE | {"layer_types": ["conv", "sliding_attention", "full_attention"], "head_dim": 12, "sliding_window": 8},
     "olmo_hybrid": BASE | {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_key_head_dim": 8,
                            "linear_value_head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": None}},
+}
+# Matrix memories, whose projections may be one matrix; gated recurrent units or attention.
+XLSTM = SMALL | {"num_hidden_layers": 2, "num_heads": 4, "ffn_round_up_to_multiple_of": 8}
+RECURRENT = {
+    "xlstm": XLSTM | {"qk_dim_factor": 1.0, "v_dim_factor": 0.75},
+    "xlstm-fused": XLSTM | {"weight_mode": "fused"},
+    "recurrent_gemma": BASE | {"num_key_value_heads": 1, "attention_window_size": 8, "lru_width": 48},
 }
 
 
@@ -178,9 +187,9 @@ def of_qwen3_next(family, ours):
 
 
 def of_gemma(family, ours):
-    """The same with norms that multiply by 1 + weight; in gemma3_text one behind each part, too."""
+    """The same with norms that multiply by 1 + weight; in all but the first gemma one behind each part, too."""
     theirs = of_transformers(family, {name: value for name, value in ours.items() if not name.endswith("_post.weight")})
-    for layer in range(BASE["num_hidden_layers"] if family == "gemma3_text" else 0):
+    for layer in range(BASE["num_hidden_layers"] if family != "gemma" else 0):
         at = f"model.layers.{layer}."
         theirs[at + "pre_feedforward_layernorm.weight"] = theirs[at + "post_attention_layernorm.weight"]
         theirs |= {at + f"post_{part}_layernorm.weight": ours[f"layers.{layer}.{name}_post.weight"]
@@ -397,7 +406,53 @@ def of_convolutions(family, ours):
     return theirs
 
 
+def of_xlstm(family, ours):
+    """Blocks in the place of layers; fused, rows of q, k, v and the output's gate are one matrix, those of both gates of the memory, and both of a feed-forward."""
+    theirs = {"backbone.embeddings.weight": ours["embed.weight"], "backbone.out_norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
+    names = {"q": "q", "k": "k", "v": "v", "g": "ogate_preact", "i": "igate_preact", "f": "fgate_preact"}
+    for layer in range(2):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"backbone.blocks.{layer}."
+        theirs |= {at + f"norm_{name}.weight": of[f"norm{i + 1}.weight"] for i, name in enumerate(("mlstm", "ffn"))}
+        theirs[at + "ffn.proj_down.weight"] = of["ffn.w2"].T
+        theirs |= {at + "mlstm_layer.multihead_norm.weight": of["lsm.norm.weight"].reshape(-1), at + "mlstm_layer.out_proj.weight": of["lsm.wo"].T}
+        rows = lambda parts: np.concatenate([of[part].T for part in parts])
+        if family == "xlstm-fused":
+            theirs |= {at + "ffn.proj_up_gate_z.weight": rows(("ffn.w1", "ffn.w3")), at + "mlstm_layer.qkv_opreact.weight": rows(f"lsm.w{x}" for x in "qkvg"),
+                       at + "mlstm_layer.ifgate_preact.weight": rows(("lsm.wi", "lsm.wf")), at + "mlstm_layer.ifgate_preact.bias": rows(("lsm.bi", "lsm.bf"))}
+            continue
+        theirs |= {at + f"ffn.{name}.weight": of[f"ffn.{part}"].T for name, part in (("proj_up_gate", "w1"), ("proj_up", "w3"))}
+        theirs |= {at + f"mlstm_layer.{name}.weight": of[f"lsm.w{x}"].T for x, name in names.items()}
+        theirs |= {at + f"mlstm_layer.{names[x]}.bias": of[f"lsm.b{x}"] for x in "if"}
+    return theirs
+
+
+def of_griffin(ours):
+    """Norms multiply by 1 + weight; the gates' blocks are as they are here."""
+    theirs = {"model.embed_tokens.weight": ours["embed.weight"], "model.final_norm.weight": ours["final_norm.weight"] - 1}
+    for layer in range(BASE["num_hidden_layers"]):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"model.layers.{layer}."
+        theirs |= {at + f"{name}_pre_norm.weight": of[f"norm{i + 1}.weight"] - 1 for i, name in enumerate(("temporal", "channel"))}
+        for part, name in (("1", "gate"), ("3", "up"), ("2", "down")):
+            theirs |= {at + f"mlp_block.{name}_proj.weight": of[f"ffn.w{part}"].T, at + f"mlp_block.{name}_proj.bias": of[f"ffn.b{part}"]}
+        at += "temporal_block."
+        if "attn.wq" in of:
+            theirs |= {at + f"{x}_proj.weight": of[f"attn.w{x}"].T for x in "qkvo"} | {at + "o_proj.bias": of["attn.bo"]}
+            continue
+        for part, name in (("v", "x"), ("g", "y"), ("o", "out")):
+            theirs |= {at + f"linear_{name}.weight": of[f"lsm.w{part}"].T, at + f"linear_{name}.bias": of[f"lsm.b{part}"].reshape(-1)}
+        theirs |= {at + "conv_1d.weight": of["lsm.conv_v.weight"][:, None], at + "conv_1d.bias": of["lsm.conv_v.bias"].reshape(-1)}
+        at += "rg_lru."
+        theirs[at + "recurrent_param"] = of["lsm.a"].reshape(-1)
+        for part, name in (("r", "recurrent"), ("i", "input")):
+            theirs |= {at + f"{name}_gate_weight": of[f"lsm.w{part}"], at + f"{name}_gate_bias": of[f"lsm.b{part}"]}
+    return theirs
+
+
 def of_family(family, ours):
+    if family in RECURRENT:
+        return of_griffin(ours) if family == "recurrent_gemma" else of_xlstm(family, ours)
     if family in WITH_CONVOLUTIONS:
         return of_convolutions(family, ours)
     if family in LATENT:

@@ -55,7 +55,7 @@ TEST(HuggingFace, Lfm2Widths) {
   std::string types;
   for (int layer = 0; layer < 24; ++layer)
     types += std::string(layer ? ", " : "") +
-             (layer % 4 == 2 && layer < 20 || layer == 21 ? "\"full_attention\"" : "\"conv\"");
+             ((layer % 4 == 2 && layer < 20) || layer == 21 ? "\"full_attention\"" : "\"conv\"");
   parsed = parse(config("lfm2_moe", R"("num_hidden_layers": 24, "layer_types": [)" + types + "]"));
   ASSERT_TRUE(parsed.spec) << parsed.errors[0];
   EXPECT_EQ(parameters(*parsed.spec), 8'339'929'856 + 704);

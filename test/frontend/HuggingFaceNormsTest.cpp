@@ -272,7 +272,7 @@ TEST(HuggingFaceNorms, Refusals) {
        "final_logit_softcapping: -30 is out of range; valid: 0.001 to 1e+06"},
       {"gemma3_text", R"("attn_logit_softcapping": 50.0)",
        "attn_logit_softcapping: 50 of a gemma3_text config is not computed; valid: null"},
-      {"gemma3_text", R"("query_pre_attn_scalar": 0)", "query_pre_attn_scalar: 0 is not a number above 0"},
+      {"gemma3_text", R"("query_pre_attn_scalar": 0)", "query_pre_attn_scalar: 0 is not a number from 1e-12 to 1e+12"},
       {"gemma3_text", R"("sliding_window": null)", "sliding_window: null is not an integer above 0"},
       {"gemma3_text", R"("sliding_window_pattern": 0)", "sliding_window_pattern: 0 is not an integer above 0"},
       {"gemma3_text", R"("layer_types": ["full_attention"])",

@@ -13,7 +13,9 @@ TEST(HuggingFace, Xlstm) {
     "ffn_pattern": "D", "ffns": {"D": {"kind": "dense", "hidden": 192}}, "logits_softcap": 20,
     "init": {"kind": "normal", "std": 0.05590169943749474, "scale_output": false}})j");
   // xLSTM-7b as it was published, and as many numbers as transformers counts.
-  Parsed parsed = parse(config("xlstm", R"("add_embedding_dropout": false, "add_forward_backend_padding": false,
+  Parsed parsed = parse(config(
+      "xlstm",
+      R"("add_embedding_dropout": false, "add_forward_backend_padding": false, "is_encoder_decoder": false, "forward_backend_name": "chunkwise",
     "add_out_norm": true, "add_post_blocks_norm": true, "add_post_norm": false, "add_qk_norm": false,
     "autocast_kernel_dtype": "bfloat16", "cell_norm_eps": 1e-06, "chunk_size": 64,
     "chunkwise_kernel": "chunkwise--triton_xl_chunk", "embedding_dim": 4096, "eps": 1e-06, "ffn_proj_factor": 2.667,
@@ -62,6 +64,19 @@ TEST(HuggingFace, XlstmErrors) {
        "config.json:2: embedding_dim: 64 is not hidden_size 128; valid: one of the two keys"},
       {R"("hidden_size": 72, "num_heads": 8)",
        "config.json:1: qk_dim_factor: 0.5 of 72 features are 36, which num_heads 8 does not divide; valid: a multiple"},
+      {R"("num_hidden_layers": 2, "num_blocks": 3)",
+       "config.json:2: num_blocks: 3 is not num_hidden_layers 2; valid: one of the two keys"},
+      {R"("ffn_proj_factor": 1e-9, "ffn_round_up_to_multiple_of": 1)",
+       "config.json:2: ffn_proj_factor: 1e-09 times hidden_size 4096, rounded up to a multiple of "
+       "ffn_round_up_to_multiple_of 1, is 0; valid: 1 to 524288"},
+      {R"("ffn_round_up_to_multiple_of": 1000000)",
+       "config.json:1: ffn_proj_factor: 2.667 times hidden_size 4096, rounded up to a multiple of "
+       "ffn_round_up_to_multiple_of 1000000, is 1000000; valid: 1 to 524288"},
+      {R"("hidden_size": 8, "num_heads": 4, "v_dim_factor": 0.5)",
+       "config.json:2: hidden_size * v_dim_factor / num_heads: 1 has a layer norm of one feature, which is 0 whatever "
+       "it is; valid: 2 or more, or output_norm false"},
+      {R"("is_encoder_decoder": true)",
+       "config.json:2: is_encoder_decoder: true of an xlstm config is not computed; valid: false"},
       {R"("v_dim_factor": 0)", "config.json:2: v_dim_factor: 0 is not a number above 0 to 1024"},
       {R"("ffn_round_up_to_multiple_of": 0)",
        "config.json:2: ffn_round_up_to_multiple_of: 0 is not an integer from 1 to 1048576"},
@@ -89,8 +104,14 @@ TEST(HuggingFace, FalconMamba) {
   EXPECT_FALSE(mamba.bcdtNormWeights);
   EXPECT_EQ(mamba.normEps, 1e-5);
   EXPECT_EQ(parameters(*parse(config("falcon_mamba")).spec), 159'308'544);
-  expectError(config("falcon_mamba", R"("intermediate_size": 0)"),
-              "config.json:2: intermediate_size: 0 is not an integer above 0");
+  EXPECT_EQ(parameters(*parse(config("falcon_mamba", R"("intermediate_size": null)")).spec), 159'308'544);
+  for (const char *wrong : {"0", "true", "1.5"})
+    expectError(config("falcon_mamba", R"("intermediate_size": )" + std::string(wrong)),
+                "config.json:2: intermediate_size: " + std::string(wrong) + " is not an integer above 0");
+  expectError(config("falcon_mamba", R"("intermediate_size": 131073)"),
+              "config.json:2: intermediate_size: 131073 is out of range; valid: 1 to 131072");
+  expectError(config("falcon_mamba", R"("time_step_max": null)"),
+              "config.json:2: time_step_max: null is not a number above 0");
 }
 
 TEST(HuggingFace, Gemma2) {
@@ -119,6 +140,12 @@ TEST(HuggingFace, Gemma2) {
   ASSERT_TRUE(parsed.spec) << parsed.errors[0];
   EXPECT_EQ(parsed.spec->logitsSoftcap, 0);
   EXPECT_EQ(std::get<AttentionSpec>(*parsed.spec->findMixer('W')).softcap, 0);
+  EXPECT_EQ(parse(config("gemma2", R"("sliding_window_size": 4096)")).spec->layerPattern, "WN");
+  expectError(config("gemma2", R"("sliding_window_pattern": 4)"),
+              "config.json:2: sliding_window_pattern: 4 is of an unknown key of a gemma2 config; valid: the keys that "
+              "models/README.md lists");
+  expectError(config("gemma2", R"("query_pre_attn_scalar": 1e-20)"),
+              "config.json:2: query_pre_attn_scalar: 1e-20 is not a number from 1e-12 to 1e+12");
   expectError(config("gemma2", R"("attn_logit_softcapping": 0.0)"),
               "config.json:2: attn_logit_softcapping: 0 is out of range; valid: 0.001 to 1e+06");
 }
@@ -126,7 +153,8 @@ TEST(HuggingFace, Gemma2) {
 TEST(HuggingFace, RecurrentGemma) {
   // recurrentgemma-2b; sqrt(2560) is 50.5 in bf16.
   std::string text = config("recurrent_gemma", R"("attention_bias": false, "attention_dropout": 0.0,
-    "attention_window_size": 2048, "block_types": ["recurrent", "recurrent", "attention"], "conv1d_width": 4,
+    "attention_window_size": 2048, "block_types": ["recurrent", "recurrent", "attention"],
+    "_block_types": ["recurrent", "recurrent", "attention"], "conv1d_width": 4,
     "embeddings_scale_by_sqrt_dim": true, "final_w_init_variance_scale": 0.07692307692307693, "head_dim": 256,
     "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 2560, "intermediate_size": 15360, "logits_soft_cap": 30.0,
     "lru_width": 2560, "num_attention_heads": 10, "num_hidden_layers": 26, "num_key_value_heads": 1,
@@ -163,6 +191,9 @@ TEST(HuggingFace, RecurrentGemma) {
        "block_types: a list names no types of layers; valid: a list of \"recurrent\", \"attention\""},
       {R"("lru_width": 2561)", "lru_width: 2561 is no multiple of num_attention_heads 10, whose blocks are of equal "
                                "widths; valid: a multiple"},
+      {R"("attention_window_size": 0)", "attention_window_size: 0 is not an integer above 0"},
+      {R"("rope_parameters": {"rope_type": "linear", "factor": 2.0})",
+       "rope_parameters.rope_type: \"linear\" is not computed; valid: default"},
       {R"("intermediate_size": 7)", "intermediate_size: 7 is not an even number above 0, of which a gate has a half"},
       {R"("hidden_activation": "gelu")",
        "hidden_activation: \"gelu\" of a recurrent_gemma config is not computed; valid: \"gelu_pytorch_tanh\""},

@@ -60,7 +60,8 @@ def every_mixer(folder):
     write({"A": {"kind": "none"}})
     errors = subprocess.run(["braid-compile", str(model), "-o", str(folder / "none.braid")], capture_output=True, text=True).stderr
     kinds = re.search(r'"none" is not known; valid: ([\w, ]+)', errors)[1].split(", ")
-    heads = lambda kind: {} if kind == "short_conv" else {"heads": 2, "head_dim": 16}  # which has none
+    sizes = {"short_conv": {}, "rglru": {"heads": 2, "value_dim": 16}}  # the others have heads of keys
+    heads = lambda kind: sizes.get(kind, {"heads": 2, "head_dim": 16})
     write({letter: {"kind": kind} | heads(kind) | NEEDED.get(kind, {}) for letter, kind in zip(string.ascii_letters, kinds)})
     return model, len(kinds)
 

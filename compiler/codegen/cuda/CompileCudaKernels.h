@@ -20,14 +20,14 @@ namespace braid {
 /// A compiled kernel; per-thread numbers are the assembler's.
 struct CudaKernel {
   std::string name;
-  std::vector<char> cubin; ///< empty: it is in that of an earlier kernel
+  std::vector<char> cubin = {}; ///< empty: it is in that of an earlier kernel
   int64_t threads = 0; ///< of a block
   int64_t sharedBytes = 0; ///< of a block
   int64_t scratchBytes = 0; ///< of a block, in global memory
   int64_t registers = 0, stackBytes = 0, spillBytes = 0;
   int64_t cluster = 1; ///< blocks that run at a time; each launch has a multiple of them
   bool waits = false; ///< before anything else, for the launch before it on its stream
-  llvm::SmallVector<TensorMap, 0> maps; ///< behind its slots
+  llvm::SmallVector<TensorMap, 0> maps = {}; ///< behind its slots
 };
 
 /// Registers the dialects and translations that compileCudaKernels needs; call it before the context is made.
