@@ -9,7 +9,7 @@
 namespace braid::runtime {
 
 struct AddedToken {
-  int32_t token;
+  int32_t token = -1;
   std::string content;
   bool singleWord = false;                      // not beside what \w means
   bool leftStrip = false, rightStrip = false;   // takes the blanks on that side with it

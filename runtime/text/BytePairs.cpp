@@ -1,23 +1,31 @@
 #include "runtime/text/BytePairs.h"
 
 #include "runtime/io/JsonText.h"
-#include "runtime/text/Utf8.h"
+#include "runtime/text/Pieces.h"
 
 #include <queue>
 
 namespace braid::runtime {
 
+Status BytePairs::setTokens(std::vector<std::pair<std::string, int32_t>> vocabulary) {
+  tokens.reserve(vocabulary.size());
+  for (auto &[text, token] : vocabulary) {
+    auto [other, fresh] = textOf.emplace(token, text);
+    if (!fresh)
+      return Status::error(ErrorCode::corruptFile, "'{}' and '{}' both have number {}", escaped(other->second),
+                           escaped(text), token);
+    auto [known, first] = tokens.emplace(std::move(text), token);
+    if (!first)
+      return Status::error(ErrorCode::corruptFile, "'{}' has the numbers {} and {}", escaped(known->first),
+                           known->second, token);
+  }
+  return Status::success();
+}
+
 Expected<BytePairs> BytePairs::make(std::vector<std::pair<std::string, int32_t>> vocabulary,
                                     const std::vector<std::pair<std::string, std::string>> &merges, Options options) {
   BytePairs result;
-  result.tokens.reserve(vocabulary.size());
-  for (auto &[text, token] : vocabulary) {
-    auto [other, fresh] = result.textOf.emplace(token, text);
-    if (!fresh)
-      return Status::error(ErrorCode::corruptFile, "vocab: '{}' and '{}' both have number {}", escaped(other->second),
-                           escaped(text), token);
-    result.tokens.emplace(std::move(text), token);
-  }
+  BRAID_TRY(result.setTokens(std::move(vocabulary)).withContext("vocab"));
   if (options.unknown) {
     std::optional<int32_t> token = result.tokenOf(*options.unknown);
     if (!token)
@@ -45,6 +53,24 @@ Expected<BytePairs> BytePairs::make(std::vector<std::pair<std::string, int32_t>>
     result.merges[key(*a, *b)] = {static_cast<uint32_t>(rank), *c};
   }
   result.options = std::move(options);
+  return result;
+}
+
+Expected<BytePairs> BytePairs::ofRanks(std::vector<std::pair<std::string, int32_t>> vocabulary) {
+  BytePairs result;
+  BRAID_TRY(result.setTokens(std::move(vocabulary)));
+  for (int byte = 0; byte < 256; ++byte)
+    if (!result.tokenOf(letterOfByte(static_cast<unsigned char>(byte))))
+      return Status::error(ErrorCode::corruptFile, "the byte 0x{:02x} is no token", byte);
+  for (const auto &[text, token] : result.tokens)
+    for (size_t at = firstCharacterBytes(text); at < text.size();
+         at += firstCharacterBytes(std::string_view(text).substr(at))) {
+      std::optional<int32_t> a = result.tokenOf(std::string_view(text).substr(0, at)),
+                             b = result.tokenOf(std::string_view(text).substr(at));
+      if (a && b)
+        result.merges[key(*a, *b)] = {static_cast<uint32_t>(token), token};
+    }
+  result.options.wholePieces = true;
   return result;
 }
 

@@ -1,5 +1,5 @@
 // Byte pair encoding (Sennrich et al. 2016, 1508.07909) as tokenizer.json has it: a piece of text is a row of characters,
-// and the pair of neighbours that was learnt first is joined until none is left.
+// and the pair of neighbours that was learnt first is joined until none is left. As tiktoken has it, tokens say the order.
 #pragma once
 
 #include "runtime/Expected.h"
@@ -27,6 +27,11 @@ public:
   static Expected<BytePairs> make(std::vector<std::pair<std::string, int32_t>> vocabulary,
                                   const std::vector<std::pair<std::string, std::string>> &merges, Options options);
 
+  // Of tokens alone, by their ranks, which are their numbers: of neighbours that together are a token those whose token is
+  // the least are joined first, and a piece that is a token is that one. Bytes are letters (Pieces.h). An error: a byte
+  // is no token, or two tokens are the same.
+  static Expected<BytePairs> ofRanks(std::vector<std::pair<std::string, int32_t>> vocabulary);
+
   // Appends the tokens of a piece, which is valid UTF-8 and not empty. Any number of threads at once.
   void encode(std::string_view piece, std::vector<int32_t> &tokens) const;
 
@@ -43,6 +48,7 @@ private:
     int32_t token;
   };
   static uint64_t key(int32_t left, int32_t right) { return (uint64_t(uint32_t(left)) << 32) | uint32_t(right); }
+  Status setTokens(std::vector<std::pair<std::string, int32_t>> vocabulary);
   std::vector<int32_t> charactersOf(std::string_view piece) const;
   void join(std::vector<int32_t> &symbols) const;
 

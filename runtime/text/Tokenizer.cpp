@@ -16,6 +16,15 @@ constexpr size_t mostKnown = size_t(1) << 16, longestKnown = 64;
 
 } // namespace
 
+ContentHash Tokenizer::hash() const {
+  if (sourceFiles.size() == 1)
+    return sourceFiles[0].hash;
+  std::string all;
+  for (const Source &source : sourceFiles)
+    all += source.name + source.hash.hex();
+  return contentHash(std::as_bytes(std::span(all)));
+}
+
 std::optional<int32_t> Tokenizer::tokenOf(std::string_view content) const {
   std::optional<int32_t> token = added.tokenOf(content);
   return token ? token : model.tokenOf(content);

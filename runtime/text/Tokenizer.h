@@ -1,9 +1,10 @@
 // Text to tokens and back, as Hugging Face's tokenizer.json says: added tokens, normalizers, pre-tokenizers, byte pair
-// encoding, the tokens put around a text, and the decoder. What such a file may say and this does not read is refused by
-// name, with what is read: no text is ever cut otherwise than its model was trained with.
+// encoding, the tokens put around a text, and the decoder; or as tiktoken.model does, with tokenizer_config.json beside it.
+// What such a file may say and this does not read is refused by name, with what is read: no text is ever cut otherwise than
+// its model was trained with.
 #pragma once
 
-#include "runtime/ContentHash.h"
+#include "runtime/io/File.h"
 #include "runtime/text/AddedTokens.h"
 #include "runtime/text/BytePairs.h"
 #include "runtime/text/TokenDecoder.h"
@@ -15,14 +16,34 @@ namespace braid::runtime {
 
 class Tokenizer {
 public:
-  // A file, or a directory with a tokenizer.json.
-  static Expected<std::shared_ptr<const Tokenizer>> load(const std::string &path);
-  // The text of such a file; `path` is for errors.
-  static Expected<std::shared_ptr<const Tokenizer>> parse(std::string_view json, const std::string &path);
+  // The names that they have in a directory, the first that is there counts (those of CheckpointIndex).
+  static constexpr std::string_view files[] = {"tokenizer.json", "tiktoken.model"};
+  // What lies beside the second.
+  static constexpr std::string_view ranksConfig = "tokenizer_config.json";
+  static std::optional<std::string> fileIn(const std::string &directory) {
+    for (std::string_view name : files)
+      if (std::string path = fmt::format("{}/{}", directory, name); pathExists(path))
+        return path;
+    return std::nullopt;
+  }
 
-  const std::string &path() const { return file; }
-  // Of the file's text.
-  const ContentHash &hash() const { return textHash; }
+  // Such a file (or one whose name ends with .tiktoken), or a directory with one.
+  static Expected<std::shared_ptr<const Tokenizer>> load(const std::string &path);
+  // The text of a tokenizer.json; `path` is for errors.
+  static Expected<std::shared_ptr<const Tokenizer>> parse(std::string_view json, const std::string &path);
+  // Those of a tiktoken.model and of the tokenizer_config.json beside it.
+  static Expected<std::shared_ptr<const Tokenizer>> parseRanks(std::string_view ranks, std::string_view config,
+                                                               const std::string &path);
+
+  // A file that says how texts are read.
+  struct Source {
+    std::string name, path; // in a directory of its own; where it was read
+    ContentHash hash; // of its text
+  };
+  const std::string &path() const { return sourceFiles[0].path; }
+  const std::vector<Source> &sources() const { return sourceFiles; }
+  // Of the texts of all of them.
+  ContentHash hash() const;
   // One more than the greatest token.
   int64_t vocabulary() const { return vocabularySize; }
   // The token that has exactly this text, added ones first.
@@ -36,8 +57,7 @@ private:
   friend class TextDecoder;
   friend class TokenizerReader;
 
-  std::string file;
-  ContentHash textHash;
+  std::vector<Source> sourceFiles;
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer preTokenizer;

@@ -5,8 +5,6 @@ namespace braid::runtime {
 
 namespace {
 
-constexpr int64_t mostTokens = int64_t(1) << 24;
-
 std::string shown(const nlohmann::json &value) {
   return value.is_object() ? "an object" : value.is_array() ? "a list" : shownValue(value);
 }

@@ -95,6 +95,21 @@ Status addProcessor(const Json &value, const std::string &at, std::vector<int32_
   return Status::success();
 }
 
+} // namespace
+
+Expected<AddedToken> readAddedToken(const TokenizerFields &fields) {
+  AddedToken token;
+  BRAID_ASSIGN(token.content, fields.text("content"));
+  BRAID_ASSIGN(token.singleWord, fields.flagOr("single_word", false));
+  BRAID_ASSIGN(token.leftStrip, fields.flagOr("lstrip", false));
+  BRAID_ASSIGN(token.rightStrip, fields.flagOr("rstrip", false));
+  BRAID_ASSIGN(token.special, fields.flagOr("special", false));
+  BRAID_ASSIGN(token.normalized, fields.flagOr("normalized", !token.special));
+  return token;
+}
+
+namespace {
+
 Expected<std::vector<AddedToken>> readAddedTokens(const TokenizerFields &top, const BytePairs &model) {
   std::vector<AddedToken> result;
   if (top.lacks("added_tokens"))
@@ -104,15 +119,9 @@ Expected<std::vector<AddedToken>> readAddedTokens(const TokenizerFields &top, co
   int64_t greatest = -1; // of those that were added
   for (size_t i = 0; i < tokens->size(); ++i) {
     BRAID_ASSIGN(TokenizerFields fields, TokenizerFields::of((*tokens)[i], fmt::format("added_tokens[{}]", i)));
-    AddedToken token;
+    BRAID_ASSIGN(AddedToken token, readAddedToken(fields));
     BRAID_ASSIGN(int64_t number, fields.number("id"));
     token.token = static_cast<int32_t>(number);
-    BRAID_ASSIGN(token.content, fields.text("content"));
-    BRAID_ASSIGN(token.singleWord, fields.flagOr("single_word", false));
-    BRAID_ASSIGN(token.leftStrip, fields.flagOr("lstrip", false));
-    BRAID_ASSIGN(token.rightStrip, fields.flagOr("rstrip", false));
-    BRAID_ASSIGN(token.special, fields.flagOr("special", false));
-    BRAID_ASSIGN(token.normalized, fields.flagOr("normalized", !token.special));
     if (std::optional<int32_t> known = model.tokenOf(token.content); known && *known != token.token)
       return Status::error(ErrorCode::corruptFile, "{}: '{}' has number {} here, but {} in model.vocab", fields.at(),
                            escaped(token.content), token.token, *known);
@@ -171,53 +180,66 @@ Expected<BytePairs> readBytePairs(const TokenizerFields &top) {
   return model ? std::move(model) : Expected<BytePairs>(model.status().withContext("model"));
 }
 
-class TokenizerReader {
-public:
-  static Expected<std::shared_ptr<const Tokenizer>> read(std::string_view text, const std::string &path) {
-    BRAID_ASSIGN(Json json, parseJsonObject(text));
-    BRAID_ASSIGN(TokenizerFields top, TokenizerFields::of(json, ""));
-    auto result = std::make_shared<Tokenizer>();
-    result->file = path;
-    result->textHash = contentHash(std::as_bytes(std::span(text)));
-    BRAID_ASSIGN(result->model, readBytePairs(top));
-    BRAID_ASSIGN(result->normalizer, readNormalizer(top));
-    BRAID_ASSIGN(result->preTokenizer, readPreTokenizer(top));
-    BRAID_ASSIGN(result->decoder, readDecoder(top));
-    BRAID_ASSIGN(std::vector<AddedToken> added, readAddedTokens(top, result->model));
-    BRAID_ASSIGN(result->added, AddedTokens::make(std::move(added), result->normalizer));
-    if (!top.lacks("post_processor")) {
-      int left = mostProcessors;
-      bool adds = false;
-      BRAID_TRY(addProcessor(json["post_processor"], "post_processor", result->prefixTokens, result->suffixTokens, adds,
-                             left));
-    }
-    int32_t greatest = -1;
-    for (const auto &[token, name] : result->model.texts())
-      greatest = std::max(greatest, token);
-    for (const AddedToken &token : result->added.all())
-      greatest = std::max(greatest, token.token);
-    result->vocabularySize = int64_t(greatest) + 1;
-    for (const std::vector<int32_t> *tokens : {&result->prefixTokens, &result->suffixTokens})
-      for (int32_t token : *tokens)
-        if (token < 0 || token > greatest)
-          return Status::error(ErrorCode::corruptFile, "post_processor: adds token {}, but there are 0 to {}", token,
-                               greatest);
-    return std::shared_ptr<const Tokenizer>(std::move(result));
+TokenizerReader::Result TokenizerReader::readJson(std::string_view text, const std::string &path) {
+  BRAID_ASSIGN(Json json, parseJsonObject(text));
+  BRAID_ASSIGN(TokenizerFields top, TokenizerFields::of(json, ""));
+  auto result = std::make_shared<Tokenizer>();
+  result->sourceFiles = {{std::string(Tokenizer::files[0]), path, contentHash(std::as_bytes(std::span(text)))}};
+  BRAID_ASSIGN(result->model, readBytePairs(top));
+  BRAID_ASSIGN(result->normalizer, readNormalizer(top));
+  BRAID_ASSIGN(result->preTokenizer, readPreTokenizer(top));
+  BRAID_ASSIGN(result->decoder, readDecoder(top));
+  BRAID_ASSIGN(std::vector<AddedToken> added, readAddedTokens(top, result->model));
+  BRAID_ASSIGN(result->added, AddedTokens::make(std::move(added), result->normalizer));
+  if (!top.lacks("post_processor")) {
+    int left = mostProcessors;
+    bool adds = false;
+    BRAID_TRY(
+        addProcessor(json["post_processor"], "post_processor", result->prefixTokens, result->suffixTokens, adds, left));
   }
-};
+  return whole(std::move(result));
+}
+
+TokenizerReader::Result TokenizerReader::whole(std::shared_ptr<Tokenizer> tokenizer) {
+  int32_t greatest = -1;
+  for (const auto &[token, name] : tokenizer->model.texts())
+    greatest = std::max(greatest, token);
+  for (const AddedToken &token : tokenizer->added.all())
+    greatest = std::max(greatest, token.token);
+  tokenizer->vocabularySize = int64_t(greatest) + 1;
+  for (const std::vector<int32_t> *tokens : {&tokenizer->prefixTokens, &tokenizer->suffixTokens})
+    for (int32_t token : *tokens)
+      if (token < 0 || token > greatest)
+        return Status::error(ErrorCode::corruptFile, "post_processor: adds token {}, but there are 0 to {}", token,
+                             greatest);
+  return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
+}
 
 Expected<std::shared_ptr<const Tokenizer>> Tokenizer::parse(std::string_view json, const std::string &path) {
-  Expected<std::shared_ptr<const Tokenizer>> tokenizer = TokenizerReader::read(json, path);
+  Expected<std::shared_ptr<const Tokenizer>> tokenizer = TokenizerReader::readJson(json, path);
   return tokenizer ? std::move(tokenizer) : tokenizer.status().withContext(path);
+}
+
+Expected<std::shared_ptr<const Tokenizer>> Tokenizer::parseRanks(std::string_view ranks, std::string_view config,
+                                                                 const std::string &path) {
+  return TokenizerReader::readRanks(ranks, config, path);
 }
 
 Expected<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string &path) {
   std::error_code error;
   std::string file = path;
   if (std::filesystem::is_directory(path, error))
-    file = (std::filesystem::path(path) / "tokenizer.json").string();
+    file = fileIn(path).value_or(fmt::format("{}/{}", path, files[0]));
   BRAID_ASSIGN(std::string text, readTextFile(file));
-  return parse(text, file);
+  std::string name = std::filesystem::path(file).filename();
+  if (!name.ends_with(".tiktoken") && name != files[1])
+    return parse(text, file);
+  std::string beside = std::filesystem::path(file).replace_filename(ranksConfig);
+  Expected<std::string> config = readTextFile(beside);
+  if (!config)
+    return Status::error(config.status().code(), "{}: its texts are cut as {} beside it says: {}", file, ranksConfig,
+                         config.message());
+  return parseRanks(text, *config, file);
 }
 
 } // namespace braid::runtime

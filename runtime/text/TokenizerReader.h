@@ -1,4 +1,4 @@
-// Reads tokenizer.json.
+// Reads tokenizer.json, and the files of tiktoken.
 #pragma once
 
 #include "runtime/text/Tokenizer.h"
@@ -6,6 +6,9 @@
 #include <nlohmann/json.hpp>
 
 namespace braid::runtime {
+
+// Numbers of tokens are below it.
+inline constexpr int64_t mostTokens = int64_t(1) << 24;
 
 // An object of the file, and where it stands there ("pre_tokenizer.pretokenizers[1]").
 class TokenizerFields {
@@ -40,5 +43,18 @@ Expected<Normalizer> readNormalizer(const TokenizerFields &top);
 Expected<PreTokenizer> readPreTokenizer(const TokenizerFields &top);
 Expected<Decoder> readDecoder(const TokenizerFields &top);
 Expected<BytePairs> readBytePairs(const TokenizerFields &top);
+// Content and flags; the number is left alone.
+Expected<AddedToken> readAddedToken(const TokenizerFields &fields);
+
+class TokenizerReader {
+public:
+  using Result = Expected<std::shared_ptr<const Tokenizer>>;
+  static Result readJson(std::string_view text, const std::string &path);
+  static Result readRanks(std::string_view ranks, std::string_view config, const std::string &path);
+
+private:
+  // A tokenizer that has all of its parts.
+  static Result whole(std::shared_ptr<Tokenizer> tokenizer);
+};
 
 } // namespace braid::runtime

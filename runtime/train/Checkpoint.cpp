@@ -265,8 +265,9 @@ Status writeCheckpoint(Rank &rank, const std::string &directory, const std::stri
       rank.gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(files)), "checkpoint files"));
   if (rank.isFirst()) {
     BRAID_ASSIGN(CheckpointIndex index, makeIndex(rank.program(), state, files));
-    if (!tokenizerFiles.empty())
-      index.tokenizer = CheckpointIndex::tokenizerFile;
+    for (std::string_view name : CheckpointIndex::tokenizerFiles)
+      if (tokenizerFiles.contains(std::string(name)))
+        index.tokenizer = name;
     for (const auto &[name, content] : tokenizerFiles) {
       BRAID_TRY(writeFileAtomic(fmt::format("{}/{}", temporary, name), content));
       index.files[name] = {content.size(), contentHash(std::as_bytes(std::span(content)))};

@@ -50,14 +50,15 @@ struct CheckpointTensor {
 
 struct CheckpointIndex {
   CheckpointState state;
-  // tokenizer: "bytes", "none", or "tokenizer.json", one of the files, by which the training read its texts.
+  // tokenizer: "bytes", "none", or one of the files, of `tokenizerFiles`, by which the training read its texts.
   std::string program, tokenizer, modelJson;
   std::map<std::string, CheckpointTensor, std::less<>> tensors;
   std::map<std::string, FileContent, std::less<>>
       files; // every file that a piece names, the tokenizer, and what lay beside it
 
   std::string toJson() const;
-  static constexpr std::string_view tokenizerFile = "tokenizer.json", templateFile = "chat_template.jinja";
+  static constexpr std::string_view tokenizerFiles[] = {"tokenizer.json", "tiktoken.model"},
+                                    templateFile = "chat_template.jinja";
   // Adds the line with the content hash to a JSON object whose last line is "}".
   static std::string seal(std::string json);
   // Checks everything that can be checked without the files: types, bounds, and that the pieces of every tensor cover

@@ -84,6 +84,8 @@ def tokenizer_seeds():
         kept = {text: number for text, number in vocab.items() if number < 40 or text in texts or len(text) < 4}
         tokenizer["model"] |= {"vocab": kept, "merges": [m for m in merges if "".join(m.split(" ") if isinstance(m, str) else m) in kept]}
         yield json.dumps(tokenizer, ensure_ascii=False).encode()
+    folder = os.path.join(ROOT, "test", "tokenizers", "kimi")
+    yield b"\n".join(open(os.path.join(folder, name), "rb").read() for name in ("tiktoken.model", "tokenizer_config.json"))
 
 
 def template_seeds():

@@ -1,5 +1,5 @@
-// Tokenizers: what Hugging Face's tokenizers made of the texts in test/tokenizers (benchmark/peers/tokens.py wrote
-// them), and what is said of files that are read otherwise there.
+// Tokenizers: what Hugging Face's tokenizers (of ranks: tiktoken) made of the texts in test/tokenizers
+// (benchmark/peers/tokens.py wrote them), and what is said of files that are read otherwise there.
 #include "test/runtime/TrainFixture.h"
 
 #include "runtime/text/Tokenizer.h"
@@ -34,12 +34,12 @@ TEST(Tokenizers, TextsAreThoseOfTheLibrary) {
   int kinds = 0;
   for (const auto &entry : std::filesystem::directory_iterator(BRAID_TEST_TOKENIZERS)) {
     std::filesystem::path path = entry.path();
-    if (path.extension() != ".json")
+    if (path.extension() == ".jsonl")
       continue;
     ++kinds;
     auto tokenizer = Tokenizer::load(path.string());
     ASSERT_TRUE(tokenizer) << tokenizer.message();
-    EXPECT_EQ((*tokenizer)->path(), path.string());
+    EXPECT_EQ((*tokenizer)->path(), (entry.is_directory() ? path / "tiktoken.model" : path).string());
     std::vector<std::string> texts;
     std::vector<std::vector<int32_t>> expected;
     TextEncoder encoder(*tokenizer);
@@ -68,7 +68,64 @@ TEST(Tokenizers, TextsAreThoseOfTheLibrary) {
     ASSERT_TRUE(all) << all.message();
     EXPECT_EQ(*all, expected);
   }
-  EXPECT_EQ(kinds, 15);
+  EXPECT_EQ(kinds, 16);
+}
+
+constexpr std::string_view configOfRanks =
+    R"({"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", null]},
+  "added_tokens_decoder": {"258": {"content": "[BOS]", "special": true}, "600": {"content": "<far>"}}})";
+
+TEST(Tokenizers, Ranks) {
+  auto read = Tokenizer::parseRanks(ranksOfBytes(), configOfRanks, "a/tiktoken.model");
+  ASSERT_TRUE(read) << read.message();
+  const std::shared_ptr<const Tokenizer> &tokenizer = *read;
+  EXPECT_EQ(*TextEncoder(tokenizer).encode("the[BOS]that\u00e9<|reserved_token_300|><far>"),
+            (std::vector<int32_t>{1, 258, 0, 99, 118, 0xc3 + 2, 0xa9 + 2, 300, 600}));
+  EXPECT_EQ(decoded(tokenizer, {1, 258, 0xc3 + 2, 0xa9 + 2, 300, 517}, false), "the\u00e9<|reserved_token_300|>");
+  EXPECT_EQ(tokenizer->vocabulary(), 601);
+  EXPECT_EQ(tokenizer->tokenOf("[BOS]"), 258);
+  EXPECT_EQ(tokenizer->path(), "a/tiktoken.model");
+  ASSERT_EQ(tokenizer->sources().size(), 2u);
+  EXPECT_EQ(tokenizer->sources()[1].path, "a/tokenizer_config.json");
+  std::string other(configOfRanks);
+  other += " ";
+  EXPECT_NE((*Tokenizer::parseRanks(ranksOfBytes(), other, "a/tiktoken.model"))->hash().hex(), tokenizer->hash().hex());
+  // Of a repository in whose name others load it; and where the last line has no end.
+  std::string of = R"({"auto_map": {"AutoTokenizer": "me/model--tokenization_kimi.TikTokenTokenizer"}})";
+  EXPECT_TRUE(Tokenizer::parseRanks(ranksOfBytes() + "\r\nYWI= 258", of, "a"));
+}
+
+TEST(Tokenizers, WhatRanksMayNotSay) {
+  auto message = [](const std::string &ranks, std::string_view config) {
+    auto read = Tokenizer::parseRanks(ranks, config, "a/tiktoken.model");
+    EXPECT_FALSE(read);
+    return std::string(read.message());
+  };
+  auto ofRanks = [&](const std::string &more) { return message(ranksOfBytes() + more, configOfRanks); };
+  std::string valid = "; valid: a token in base64 and its number, 0 to 16777215";
+  for (const char *line :
+       {"YWI=", "YWI= -1", "YWI= 1x", "YWI 258", "Y!I= 258", "YWI= 16777216", "=AAA 258", "==== 1", " 258"})
+    EXPECT_EQ(ofRanks(line), fmt::format("a/tiktoken.model: line 259: is '{}'{}", line, valid));
+  EXPECT_EQ(ofRanks("YWI= 7"), "a/tiktoken.model: '\\u0105' and 'ab' both have number 7");
+  EXPECT_EQ(ofRanks("dGhl 258"), "a/tiktoken.model: 'the' has the numbers 1 and 258");
+  EXPECT_EQ(ofRanks("YWI= 259"), "a/tiktoken.model: has 259 tokens, but the number 259; valid: 0 to 258");
+  EXPECT_EQ(message("YQ== 0\n", configOfRanks), "a/tiktoken.model: the byte 0x00 is no token");
+  auto ofConfig = [&](std::string_view config) { return message(ranksOfBytes(), config); };
+  std::string known = "stands in its Python code, and is not known; valid: tokenization_kimi.TikTokenTokenizer";
+  EXPECT_EQ(ofConfig(R"({"tokenizer_class": "QWenTokenizer"})"),
+            "a/tokenizer_config.json: tokenizer_class: how 'QWenTokenizer' cuts texts " + known);
+  EXPECT_EQ(ofConfig(R"({"auto_map": {"AutoTokenizer": ["tokenization_x.TikTokenTokenizer", null]}})"),
+            "a/tokenizer_config.json: auto_map.AutoTokenizer: how 'tokenization_x.TikTokenTokenizer' cuts texts " +
+                known);
+  EXPECT_EQ(ofConfig("[]").find("a/tokenizer_config.json: "), 0u);
+  std::string with =
+      R"({"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer"]}, "added_tokens_decoder": )";
+  EXPECT_EQ(
+      ofConfig(with + R"({"7": {"content": "x"}}})"),
+      "a/tokenizer_config.json: added_tokens_decoder.7: valid: a number from 258 on, behind the ranks, to 16777215");
+  EXPECT_EQ(ofConfig(with + R"({"258": {}}})"),
+            "a/tokenizer_config.json: added_tokens_decoder.258.content: is missing; valid: a string");
+  EXPECT_EQ(ofConfig(with + "3}"), "a/tokenizer_config.json: added_tokens_decoder: is 3; valid: an object");
 }
 
 // The letters a to d and what two pairs make of them; an added token.

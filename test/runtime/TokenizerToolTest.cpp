@@ -286,6 +286,38 @@ TEST_F(TokenizerTool, TrainsEvaluatesAndGeneratesInText) {
   EXPECT_NE(resumed.out.find("trained to step 22"), std::string::npos) << resumed.out;
 }
 
+// A tiktoken.model is one with the configuration beside it: checkpoints keep both, and know both again.
+TEST_F(TokenizerTool, ReadsRanks) {
+  std::string config = R"({"auto_map": {"AutoTokenizer": "tokenization_kimi.TikTokenTokenizer"}})";
+  std::filesystem::create_directories(directory / "ranks");
+  writeText(directory / "ranks/tiktoken.model", ranksOfBytes());
+  writeText(directory / "ranks/tokenizer_config.json", config);
+  writeText(directory / "ranks/chat_template.jinja", "{{ messages[0].content }}!");
+  Outcome tokens = run({"tokenize", "--tokenizer", "ranks", "--chat", "the"});
+  ASSERT_EQ(tokens.code, 0) << tokens.err;
+  EXPECT_EQ(tokens.out, "{\"prompt\":\"the!\",\"tokens\":[1,35]}\n");
+  Outcome trained = run({"train", "n.braid", "--data", "train.txt", "--tokenizer", "ranks/tiktoken.model", "--steps",
+                         "3", "--threads", "1", "--checkpoint-dir", "c"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  std::filesystem::remove_all(directory / "ranks");
+  std::string kept = "c/step-00000003/";
+  EXPECT_EQ(readText(directory / (kept + "tiktoken.model")), ranksOfBytes());
+  EXPECT_EQ(readText(directory / (kept + "tokenizer_config.json")), config);
+  std::vector<std::string> generate = {"generate",     "n.braid", "--checkpoint", "c",
+                                       "--max-tokens", "2",       "--chat",       "the"};
+  Outcome answer = run(generate);
+  ASSERT_EQ(answer.code, 0) << answer.err;
+  Outcome resumed = run({"train", "n.braid", "--data", "train.txt", "--steps", "4", "--threads", "1",
+                         "--checkpoint-dir", "c", "--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  kept = "c/step-00000004/";
+  writeText(directory / (kept + "tokenizer_config.json"), config + " ");
+  expectError(generate, kept + "tokenizer_config.json: has hash ");
+  std::filesystem::remove(directory / (kept + "tokenizer_config.json"));
+  generate[6] = "--prompt";
+  expectError(generate, kept + "tiktoken.model: its texts are cut as tokenizer_config.json beside it says: ");
+}
+
 TEST_F(TokenizerTool, SaysWhatDoesNotFit) {
   writeText(directory / "latin.txt", "the caf\xe9");
   std::vector<std::string> train = {"train", "n.braid", "--steps", "1", "--threads", "1", "--data"};

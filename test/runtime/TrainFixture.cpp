@@ -315,6 +315,14 @@ TemporaryDirectory::~TemporaryDirectory() {
   std::filesystem::remove_all(path, ignored);
 }
 
+std::string ranksOfBytes() {
+  std::string ranks = "dGg= 0\ndGhl 1\n";
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (int byte = 0; byte < 256; ++byte)
+    ranks += fmt::format("{}{}== {}\n", digits[byte >> 2], digits[(byte & 3) << 4], byte + 2);
+  return ranks;
+}
+
 std::string readText(const std::string &path) {
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file) << path;

@@ -44,6 +44,8 @@ void writeText(const std::string &path, std::string_view text);
 
 // English-like text that a bigram model can learn something about.
 std::string sampleText(size_t bytes, uint32_t seed = 1);
+// A tiktoken.model: "th" and "the", then every byte in order, so a is token 99.
+std::string ranksOfBytes();
 
 std::shared_ptr<const Program> parseProgram(std::vector<std::byte> bytes);
 

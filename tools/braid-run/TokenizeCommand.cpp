@@ -245,7 +245,9 @@ Status run(const Options &options) {
 
 Action addTokenize(CLI::App &command) {
   auto options = std::make_shared<Options>();
-  command.add_option("--tokenizer", options->tokenizer, "tokenizer.json of transformers, or a directory with one")
+  command
+      .add_option("--tokenizer", options->tokenizer,
+                  "tokenizer.json or tiktoken.model of transformers, or a directory with one")
       ->required()
       ->type_name("FILE");
   CLI::Option_group *input = command.add_option_group("input");

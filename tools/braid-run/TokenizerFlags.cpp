@@ -16,8 +16,8 @@ CLI::Option *addTokenizerOption(CLI::App &command, std::string &path) {
   return command
       .add_option(
           "--tokenizer", path,
-          "tokenizer.json of transformers, or a directory with one, that reads texts (default: bytes, where the "
-          "program's tokens are; else that beside the weights)")
+          "tokenizer.json or tiktoken.model of transformers, or a directory with one, that reads texts (default: "
+          "bytes, where the program's tokens are; else that beside the weights)")
       ->type_name("FILE");
 }
 
@@ -57,12 +57,15 @@ std::string directoryOf(const runtime::Tokenizer &tokenizer) {
 
 Expected<std::map<std::string, std::string>> filesOf(const runtime::Tokenizer &tokenizer) {
   std::map<std::string, std::string> files;
-  std::string &text = files[std::string(CheckpointIndex::tokenizerFile)];
-  BRAID_ASSIGN(text, readTextFile(tokenizer.path()));
-  if (contentHash(std::as_bytes(std::span(text))) != tokenizer.hash())
-    return Status::error(ErrorCode::ioError, "{}: is being changed", tokenizer.path());
+  for (const runtime::Tokenizer::Source &source : tokenizer.sources()) {
+    BRAID_ASSIGN(std::string text, readTextFile(source.path));
+    if (contentHash(std::as_bytes(std::span(text))) != source.hash)
+      return Status::error(ErrorCode::ioError, "{}: is being changed", source.path);
+    files.emplace(source.name, std::move(text));
+  }
   for (std::string_view name : ChatTemplate::files)
-    if (std::string path = fmt::format("{}/{}", directoryOf(tokenizer), name); pathExists(path)) {
+    if (std::string path = fmt::format("{}/{}", directoryOf(tokenizer), name);
+        !files.contains(std::string(name)) && pathExists(path)) {
       BRAID_ASSIGN(files[std::string(name)], readTextFile(path));
     }
   return files;
@@ -81,29 +84,33 @@ Expected<Texts> textsOf(const Program &program, const std::string &path, const s
     return texts;
   }
   texts.directory = *directory;
-  std::string beside = fmt::format("{}/{}", *directory, CheckpointIndex::tokenizerFile);
-  std::optional<ContentHash> known;
+  std::optional<std::string> beside;
+  std::map<std::string, FileContent, std::less<>> files; // that a checkpoint says it has
   if (isImported(*directory)) {
     BRAID_ASSIGN(bool bytes, readsBytes(program));
-    if (bytes || !pathExists(beside))
-      return texts;
-  } else {
-    Expected<CheckpointIndex> index = readIndex(*directory);
-    if (!index || index->tokenizer != CheckpointIndex::tokenizerFile)
-      return texts;
-    if (auto file = index->files.find(index->tokenizer); file != index->files.end())
-      known = file->second.hash;
+    beside = bytes ? std::nullopt : runtime::Tokenizer::fileIn(*directory);
+  } else if (Expected<CheckpointIndex> index = readIndex(*directory)) {
+    if (std::ranges::find(CheckpointIndex::tokenizerFiles, index->tokenizer) !=
+        std::end(CheckpointIndex::tokenizerFiles))
+      beside = fmt::format("{}/{}", *directory, index->tokenizer);
+    files = std::move(index->files);
   }
-  Expected<Tokenizer> tokenizer = runtime::Tokenizer::load(beside);
-  if (!tokenizer)
+  if (!beside)
+    return texts;
+  Expected<Tokenizer> tokenizer = runtime::Tokenizer::load(*beside);
+  if (!tokenizer) {
     texts.unread = Status::error(tokenizer.status().code(), "{}; valid: --tokenizer, or tokens", tokenizer.message());
-  else if (known && *known != (*tokenizer)->hash())
-    texts.unread =
-        Status::error(ErrorCode::corruptFile,
-                      "{}: has hash {}, but that with which {} was trained had {}; valid: --tokenizer, or tokens",
-                      beside, (*tokenizer)->hash().hex(), *directory, known->hex());
-  else
-    texts.tokenizer = *std::move(tokenizer);
+    return texts;
+  }
+  for (const runtime::Tokenizer::Source &source : (*tokenizer)->sources())
+    if (auto file = files.find(source.name); file != files.end() && file->second.hash != source.hash) {
+      texts.unread =
+          Status::error(ErrorCode::corruptFile,
+                        "{}: has hash {}, but that with which {} was trained had {}; valid: --tokenizer, or tokens",
+                        source.path, source.hash.hex(), *directory, file->second.hash.hex());
+      return texts;
+    }
+  texts.tokenizer = *std::move(tokenizer);
   return texts;
 }
 

@@ -1,9 +1,9 @@
-"""Tokenizers as they are published, read by Hugging Face's tokenizers and by braid-run: do both give the same tokens?
+"""Tokenizers as they are published, read by Hugging Face's tokenizers (or tiktoken) and by braid-run: do both give the same tokens?
 
   tokens.py [--texts N] [--seed N] [--braid-run PATH] [--timing-bytes N] [--any-character] [KIND or tokenizer.json..]
   tokens.py --write FOLDER [KIND..]
 
-Needs the package tokenizers, and braid-run in PATH; no GPU. A kind is a small BPE, trained here on this repository's
+Needs the packages tokenizers and, for kinds of ranks, tiktoken, and braid-run in PATH; no GPU. A kind is a small BPE, trained here on this repository's
 text, within what a family of published models puts around it: normalizer, pre-tokenizer, post-processor, decoder, added
 tokens, flags of the model. For each kind, both make tokens of random texts (special ones too), and texts of these and
 of random tokens. Prints the first three differences in full, and how long both took for a larger file. Exit status 1
@@ -11,11 +11,12 @@ where anything differs.
 
 With --write, writes the kinds as FOLDER/KIND.json, and what tokenizers makes of hard texts as FOLDER/KIND.cases.jsonl:
 of each "text" the "tokens", the "plain" ones (without those that the post-processor adds), and what the former give,
-"decoded" without special tokens and "decoded_all".
+"decoded" without special tokens and "decoded_all". A kind of ranks is a folder with tiktoken.model and tokenizer_config.json.
 
 This file isn't named for the package: its neighbours would import it in the package's place.
 """
 import argparse
+import base64
 import collections
 import json
 import os
@@ -70,10 +71,17 @@ CL100K = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 O200K = "".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{CONTRACTIONS}?|" for a, b in ("*+", "+*"))
 O200K += r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + BLANKS
+UPPER, LOWER = (part[:-1] + r"&&[^\p{Han}]]" for part in (UPPER, LOWER))
+KIMI = "".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{a}{LOWER}{b}{CONTRACTIONS}?|" for a, b in ("*+", "+*"))
+KIMI = r"[\p{Han}]+|" + KIMI + r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + BLANKS
 DEEPSEEK = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
 DEEPSEEK += r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + BLANKS
 BLANK = "\u2581"  # what stands for U+0020 in vocabularies that SentencePiece made
 KINDS = {}
+# What bytes are in vocabularies of bytes, and back: what can be printed is itself, the others are U+0100 and on.
+PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+BYTES = {chr(one): one for one in PRINTED}
+BYTES |= {chr(0x100 + at): one for at, one in enumerate(one for one in range(256) if one not in PRINTED)}
 
 
 def kind(make):
@@ -253,6 +261,22 @@ def o200k():
 
 
 @kind
+def kimi():
+    """Kimi K2 and Kimi Linear: ranks. Of "aaa" and of "the the" several pairs of tokens make the same one."""
+    pre = sequence("pretokenizers", split(KIMI), byte_level(use_regex=False))
+    vocab, _ = train_bytes(480, None, pre)
+    for word in ("aa", "aaa", "aaaaa", "Ġtokenizer", "1234", "thethe", "thethethe", "å¤§æ²³", "Ġlet", "'ll"):
+        vocab.setdefault(word, len(vocab))
+    ranks = {bytes(BYTES[letter] for letter in word): rank for word, rank in vocab.items()}
+    named = {0: ("[BOS]", True), 1: ("[EOS]", True), 2: ("<|im_end|>", True), 3: ("<|tool_call_begin|>", False)}
+    flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
+    added = {str(len(ranks) + at): {"content": name, "special": special} | flags for at, (name, special) in named.items()}
+    return {"ranks": ranks, "config": {
+        "added_tokens_decoder": added, "auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", None]},
+        "bos_token": "[BOS]", "eos_token": "[EOS]", "tokenizer_class": "TikTokenTokenizer"}}
+
+
+@kind
 def gemma():
     """Blanks run together, and numbers say nothing of the order of merges."""
     first = ["<pad>", "<eos>", "<bos>", "<unk>"]
@@ -378,12 +402,69 @@ MORE = {
     "gemma": ["a\n\nb\n\n\nc\n\n\n\nd\n", "x▁▁y", ".\n a"],
     "neox": ["a" + " " * 13 + "b" + " " * 25 + "c", "x  \n  y"],
     "llama3": ["the the of the, 1234 123", "I'll Germany"],
+    "kimi": ["aaaaaaa aaaa aaaaaa", "thethethethe xthethe", "<|reserved_token_%d|>x" % 500, "大河abc大河12河", "Étéa大b"],
 }
+
+
+class Ranks:
+    """tiktoken, as the class of Kimi's tokenizers calls it, with the names that tokenizers has."""
+
+    def __init__(self, folder):
+        import tiktoken
+        from tiktoken.load import load_tiktoken_bpe
+
+        ranks = load_tiktoken_bpe(str(folder / "tiktoken.model"))
+        added = json.loads((folder / "tokenizer_config.json").read_bytes())["added_tokens_decoder"]
+        numbers = range(len(ranks), len(ranks) + 258)
+        names = {at: added[str(at)]["content"] if str(at) in added else f"<|reserved_token_{at}|>" for at in numbers}
+        self.special = {int(at) for at, one in added.items() if one["special"]}
+        self.library = tiktoken.Encoding("ranks", pat_str=KIMI, mergeable_ranks=ranks,
+                                         special_tokens={name: at for at, name in names.items()})
+
+    def encode(self, text, add_special_tokens=True):
+        return argparse.Namespace(ids=self.library.encode(text, allowed_special="all"))
+
+    def encode_batch(self, texts):
+        return [self.encode(text) for text in texts]
+
+    def decode(self, tokens, skip_special_tokens):
+        return self.library.decode([one for one in tokens if not (skip_special_tokens and one in self.special)])
+
+    def get_vocab(self):
+        return {self.id_to_token(at): at for at in range(self.library.n_vocab)}
+
+    def id_to_token(self, token):
+        return repr(self.library.decode_single_token_bytes(token))
+
+    def no_truncation(self):
+        pass
+
+    no_padding = no_truncation
+
+
+def library_of(path):
+    return Ranks(path) if path.is_dir() else tokenizers.Tokenizer.from_file(str(path))
+
+
+def write_kind(made, path):
+    """Ranks as a folder, others as a file."""
+    if "ranks" not in made:
+        path.write_bytes((dump(made) + "\n").encode())
+        return
+    path.mkdir(exist_ok=True)
+    lines = (base64.b64encode(one) + b" %d\n" % rank for one, rank in made["ranks"].items())
+    (path / "tiktoken.model").write_bytes(b"".join(lines))
+    (path / "tokenizer_config.json").write_bytes((dump(made["config"]) + "\n").encode())
+
+
+def added_in(made):
+    """The added tokens of a tokenizer.json, or of a configuration beside ranks."""
+    return [one["content"] for one in made.get("added_tokens") or made.get("added_tokens_decoder", {}).values()]
 
 
 def around(made):
     """Hard texts of the added tokens of one."""
-    a, b, c = ([one["content"] for one in made["added_tokens"]] * 3)[-3:]
+    a, b, c = (added_in(made.get("config", made)) * 3)[-3:]
     return [f"a{a}b {a} c", f" {a}  {a}\n x", b, b + b + " ", c[:-1] + " " + c[1:]]
 
 
@@ -409,18 +490,19 @@ def dump(value):
 
 
 def write(name, folder):
-    made, file, cases = KINDS[name](), folder / f"{name}.json", folder / f"{name}.cases.jsonl"
-    file.write_bytes((dump(made) + "\n").encode())
-    library = tokenizers.Tokenizer.from_file(str(file))
+    made, cases = KINDS[name](), folder / f"{name}.cases.jsonl"
+    file = folder / (name if "ranks" in made else f"{name}.json")
+    write_kind(made, file)
+    library = library_of(file)
     texts = HARD + ALSO[list(KINDS).index(name) % 2::2] + MORE.get(name, []) + around(made)
     cases.write_bytes("".join(dump(case(library, text)) + "\n" for text in dict.fromkeys(texts)).encode())
-    again = tokenizers.Tokenizer.from_file(str(file))
+    again = library_of(file)
     read = [json.loads(line) for line in cases.read_bytes().decode().split("\n")[:-1]]
     for one in read:
         if case(again, one["text"]) != one:
             sys.exit(f"{cases}: {ascii(one['text'])} isn't read back")
-    size = len(made["model"]["vocab"])
-    print(f"{name}  {size} tokens, {file.stat().st_size} bytes; {len(read)} texts, {cases.stat().st_size} bytes")
+    size = len(made["ranks"] if "ranks" in made else made["model"]["vocab"])
+    print(f"{name}  {size} tokens; {len(read)} texts, {cases.stat().st_size} bytes")
 
 
 # Comparisons.
@@ -514,10 +596,10 @@ def time_both(program, file, library, size, folder, seed):
 
 def compare(name, file, options, folder, pool):
     """-> whether anything differs"""
-    library = tokenizers.Tokenizer.from_file(str(file))
+    library = library_of(file)
     library.no_truncation()
     library.no_padding()
-    added = [one["content"] for one in json.loads(file.read_bytes()).get("added_tokens") or []]
+    added = added_in(json.loads((file / "tokenizer_config.json" if file.is_dir() else file).read_bytes()))
     draw = random.Random(f"{options.seed} {name}")
     texts, data = random_texts(draw, options.texts, library, added, pool), folder / "data.jsonl"
     expected = [encode(library, text) for text in texts]
@@ -555,7 +637,7 @@ def arguments():
     options = parser.parse_args()
     options.names = options.names or list(KINDS)
     for name in options.names:
-        if name not in KINDS and (options.write or not pathlib.Path(name).is_file()):
+        if name not in KINDS and (options.write or not pathlib.Path(name).exists()):
             parser.error(f"{name}: neither a kind ({', '.join(KINDS)}) nor a file")
     return options
 
@@ -573,9 +655,10 @@ def main():
     for name in options.names:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            file = folder / "tokenizer.json" if name in KINDS else pathlib.Path(name)
-            if name in KINDS:
-                file.write_bytes(dump(KINDS[name]()).encode())
+            made = KINDS[name]() if name in KINDS else {}
+            file = folder / ("ranks" if "ranks" in made else "tokenizer.json") if made else pathlib.Path(name)
+            if made:
+                write_kind(made, file)
             wrong += compare(name, file, options, folder, pool)
     print(f"{wrong} of {len(options.names)} differ")
     return int(wrong > 0)

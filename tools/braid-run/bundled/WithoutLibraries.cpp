@@ -48,6 +48,7 @@ std::string mpiLibrary() { return "none"; }
 
 Expected<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string &) { return noTokenizers(); }
 std::optional<int32_t> Tokenizer::tokenOf(std::string_view) const { return std::nullopt; }
+ContentHash Tokenizer::hash() const { return {}; }
 Expected<std::vector<int32_t>> TextEncoder::encode(std::string_view, bool) { return noTokenizers(); }
 Expected<std::string> TextDecoder::add(int32_t) { return noTokenizers(); }
 TextEncoders::TextEncoders(std::shared_ptr<const Tokenizer>, unsigned) {}
