@@ -41,10 +41,11 @@ static int64_t duration(const PackedItem &item) {
 /// Items of fewer bytes than this part of the bound fit in somewhere: the others decide.
 static constexpr int64_t kThin = 256;
 
-/// Places the items in this order, each in the smallest gap that holds it, around those that have an offset. Returns the bytes used.
+/// Places the items in this order, each in the smallest gap that holds it, around those that have an offset. Returns the bytes used; more than `most` as soon as that is
+/// known, and places no more.
 static int64_t place(ArrayRef<PackedItem> items, ArrayRef<unsigned> order,
                      ArrayRef<llvm::SmallVector<unsigned>> neighbours, int64_t align,
-                     llvm::SmallVectorImpl<int64_t> &offsets) {
+                     llvm::SmallVectorImpl<int64_t> &offsets, int64_t most = INT64_MAX) {
   int64_t total = 0;
   for (auto [item, offset] : llvm::zip(items, offsets))
     if (offset >= 0)
@@ -66,6 +67,8 @@ static int64_t place(ArrayRef<PackedItem> items, ArrayRef<unsigned> order,
     }
     offsets[id] = best < 0 ? free : best;
     total = std::max(total, offsets[id] + bytes);
+    if (total > most)
+      break;
   }
   return total;
 }
@@ -192,7 +195,9 @@ Packing braid::pack(MutableArrayRef<PackedItem> items, int64_t align) {
     size_t from = high[below(high.size())], to = below(from);
     std::rotate(order.begin() + to, order.begin() + from, order.begin() + from + 1);
     offsets.assign(items.size(), -1);
-    int64_t bytes = place(items, order, neighbours, align, offsets);
+    for (unsigned id : ArrayRef(order).take_front(to)) // as in the order that it comes from
+      offsets[id] = items[id].offset;
+    int64_t bytes = place(items, ArrayRef(order).drop_front(to), neighbours, align, offsets, result.bytes);
     effort += edges;
     if (bytes > result.bytes)
       continue;
