@@ -256,10 +256,12 @@ void Translation::fixedKeys() {
     fixedKeysOfGemma();
   else if (family.isGriffin)
     fixedKeysOfGriffin();
-  else if (!family.isZamba && !family.isXlstm)
+  else if (!family.isZamba && !family.isXlstm && !family.isFla)
     only("hidden_act", stringValue("silu"));
   if (family.isXlstm)
     return fixedKeysOfXlstm();
+  if (family.isFla)
+    return fixedKeysOfFla();
   if (family.name == "minimax_m2")
     fixedKeysOfMiniMaxM2();
   if (family.name == "olmoe")
@@ -557,6 +559,7 @@ std::optional<HuggingFaceModel> Translation::run() {
       : family.isLfm        ? layersOfLfm(layers, mixing, layerPattern)
       : family.isXlstm      ? layersOfXlstm(mixing, layerPattern)
       : family.isGriffin    ? layersOfGriffin(layers, mixing, layerPattern)
+      : family.isFla        ? layersOfFla(layers, mixing, layerPattern)
       : family.isOlmoHybrid ? layersOfOlmoHybrid(layers, mixing, layerPattern)
       : family.windowEvery  ? layersWithWindows(layers, mixing, layerPattern)
                             : mixers(layers, mixing, layerPattern);
@@ -574,15 +577,17 @@ std::optional<HuggingFaceModel> Translation::run() {
       ffns = feedForwardOfXlstm(ffnPattern);
     else if (family.isGriffin)
       ffns = feedForwardOfGriffin(ffnPattern);
+    else if (family.isFla)
+      ffns = feedForwardOfFla(ffnPattern);
     else if (family.isOlmoHybrid)
       ffns = feedForwardsOfOlmoHybrid(layerPattern, ffnPattern);
     else
       feedForwards(layers, ffns, ffnPattern);
   }
   Value eps = isLfm3() ? either("norm_eps", "rms_norm_eps", numberValue(family.eps))
-                       : get(family.onePart                   ? "layer_norm_epsilon"
-                             : family.isLfm || family.isXlstm ? "norm_eps"
-                                                              : "rms_norm_eps",
+                       : get(family.onePart                                   ? "layer_norm_epsilon"
+                             : family.isLfm || family.isXlstm || family.isFla ? "norm_eps"
+                                                                              : "rms_norm_eps",
                              numberValue(family.eps));
   Value scaleOutput =
       family.onePart ? get("rescale_prenorm_residual", boolValue(family.name == "nemotron_h")) : boolValue(false);

@@ -4,6 +4,7 @@
 
 #include "frontend/HuggingFace.h"
 #include "frontend/HuggingFaceFamilies.h"
+#include "frontend/HuggingFaceKeys.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -36,7 +37,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3 and OLMo Hybrid, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3 and OLMo Hybrid, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -205,6 +206,18 @@ private:
   Value feedForwardOfXlstm(std::string &pattern);
   void fixedKeysOfXlstm();
   Value smallInit();
+  Value timesWidth(llvm::StringRef key, double usual, const Value &width, llvm::StringRef of);
+  Value shareOfHead(Value all, const Value &heads, llvm::StringRef key);
+  void headsOfFla(std::vector<Field> &fields, double expandK, double expandV);
+  Value headsOr(llvm::StringRef key, const Value &otherwise);
+  std::vector<Field> gatedOfFla(double expandK, double expandV);
+  void deltaOfFla(std::vector<Field> &fields);
+  Value gateOfFla(bool usual);
+  Value linearOfFla();
+  Value attentionOfFla(const Value &spec, llvm::StringRef at);
+  void layersOfFla(const Value &layers, Value &mixers, std::string &pattern);
+  Value feedForwardOfFla(std::string &pattern);
+  void fixedKeysOfFla();
   void addSoftcap(std::vector<Field> &fields, llvm::StringRef ours, llvm::StringRef key, const Value &usual);
   std::string windowedLayers(const Value &layers);
   void addWindow(Value &mixer, llvm::StringRef pattern, int64_t usual);

@@ -1,9 +1,13 @@
 //===- HuggingFaceWeights.cpp - what transformers calls the weights of its models ---------------------------------===//
 // From the description that a config became: its parts say which weights there are.
+#include "frontend/HuggingFaceFamilies.h"
 #include "frontend/ModelImport.h"
+#include "frontend/ModelSpec.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
+
+#include <cmath>
 
 using namespace braid;
 using namespace braid::json;
@@ -24,7 +28,7 @@ public:
         normPlus(family.starts_with("qwen3_next") || family.starts_with("qwen3_5") || family.starts_with("gemma") ||
                  isGriffin()),
         onePart(family == "mamba" || family == "falcon_mamba" || family == "mamba2" || family == "nemotron_h"),
-        isXlstm(family == "xlstm"), isFused(layout.fused), beside(layout.readsPictures),
+        isXlstm(family == "xlstm"), isFla(isOfFla(family)), isFused(layout.fused), beside(layout.readsPictures),
         body(onePart || isXlstm ? "backbone."
              : beside           ? "model.language_model."
                                 : "model."),
@@ -32,6 +36,7 @@ public:
         attentionName(onePart                      ? "mixer."
                       : family == "bailing_hybrid" ? "attention."
                       : isGriffin()                ? "temporal_block."
+                      : isFla                      ? "attn."
                                                    : "self_attn."),
         mambaName(onePart ? "mixer." : "mamba.") {}
   Value run();
@@ -46,6 +51,10 @@ private:
     int64_t column = -1; ///< of pairs of columns this one
   };
   void add(StringRef ours, StringRef theirs, How how);
+  /// What is no tensor there.
+  void constant(StringRef ours, const std::vector<Value> &values) {
+    weights.push_back({ours.str(), objectValue({{"values", arrayValue(values)}})});
+  }
   void matrix(StringRef ours, StringRef theirs) { add(ours, theirs, {.transposed = true}); }
   void vector(StringRef ours, StringRef theirs) { add(ours, theirs, {}); }
   void ofLayer(StringRef ours, StringRef theirs, How how) {
@@ -66,6 +75,7 @@ private:
   void mlstm(const Value &mixer);
   void rglru();
   bool isGriffin() const { return family == "recurrent_gemma"; }
+  void linearOfFla(const Value &mixer);
   void feedForwardOfXlstm(int64_t hidden);
   void normsOfOlmoHybrid();
   bool isLfm2() const { return family.starts_with("lfm2"); }
@@ -89,7 +99,7 @@ private:
   StringRef family;
   const Value &description;
   int64_t normPlus;
-  bool onePart, isXlstm, isFused, beside;
+  bool onePart, isXlstm, isFla, isFused, beside;
   StringRef body, layer, attentionName, mambaName;
   std::string place; ///< of a mixer that stands beside others, "mixer2."
   std::vector<Field> weights;
@@ -363,6 +373,57 @@ void Names::rglru() {
   of("conv_v.bias", "conv_1d.bias");
 }
 
+/// Each projection is a matrix. Those of low rank are numbered, and their second may have a bias.
+void Names::linearOfFla(const Value &mixer) {
+  auto of = [&](StringRef ours, StringRef theirs, How how = {}) { ofLayer(ours, (attentionName + theirs).str(), how); };
+  auto projection = [&](StringRef ours, StringRef theirs) {
+    of(("lsm.w" + ours).str(), (theirs + ".weight").str(), {.transposed = true});
+  };
+  auto narrow = [&](StringRef ours, StringRef theirs) {
+    for (auto [part, number] : {std::pair<StringRef, StringRef>{"1", ".0"}, {"2", ".1"}})
+      projection((ours + part).str(), (theirs + number).str());
+  };
+  StringRef kind = mixer.find("kind")->string;
+  bool isKda = kind == "kda", isGated = kind == "gated_deltanet", isDelta = isKda || isGated || kind == "deltanet";
+  const Value *gate = mixer.find("output_gate"), *conv = mixer.find("conv");
+  bool hasGate = !gate || gate->kind != Kind::null;
+  for (StringRef name : {"q", "k", "v", "o"})
+    projection(name, (name + "_proj").str());
+  for (StringRef name : {"q", "k", "v"})
+    if (conv)
+      of(("lsm.conv_" + name + ".weight").str(), (name + "_conv1d.weight").str());
+  if (hasGate && !isKda)
+    projection("g", "g_proj");
+  if (isDelta)
+    projection("b", "b_proj");
+  if (isGated)
+    projection("a", "a_proj");
+  if (kind == "gla") {
+    narrow("f", "gk_proj");
+    of("lsm.bf", "gk_proj.1.bias");
+  }
+  if (isKda) {
+    narrow("f", "f_proj");
+    narrow("g", "g_proj");
+    of("lsm.bg", "g_proj.1.bias");
+  }
+  if (kind == "retnet") {
+    std::vector<Value> decays;
+    for (int64_t h = 0, heads = std::min<int64_t>(number(mixer, "heads"), maxHeads); h < heads; ++h)
+      decays.push_back(numberValue(std::log1p(-std::exp2(-5.0 - static_cast<double>(h)))));
+    constant("layers.{layer}.lsm.log_decay", decays);
+  }
+  if (isKda || isGated)
+    for (auto [ours, theirs] : {std::pair<StringRef, StringRef>{"a_log", "A_log"}, {"dt_bias", "dt_bias"}})
+      of(("lsm." + ours).str(), theirs);
+  if (isDelta)
+    of("lsm.norm.weight", "o_norm.weight");
+  else if (hasGate) // with fuse_norm, or without
+    of("lsm.norm.weight", "g_norm_swish_gate.weight", {.other = "attn.g_norm.weight"});
+  else
+    of("lsm.norm.weight", "g_norm.weight");
+}
+
 void Names::feedForwardOfXlstm(int64_t hidden) {
   if (isFused)
     return fused("ffn", "ffn.proj_up_gate_z", "ffn.proj_down", hidden, /*stacked=*/false);
@@ -588,7 +649,7 @@ void Names::injects(std::vector<Field> &equal) {
 }
 
 Value Names::run() {
-  std::string embedding = (body + (onePart || isXlstm           ? "embeddings.weight"
+  std::string embedding = (body + (onePart || isXlstm || isFla  ? "embeddings.weight"
                                    : family == "bailing_hybrid" ? "word_embeddings.weight"
                                                                 : "embed_tokens.weight"))
                               .str();
@@ -605,6 +666,7 @@ Value Names::run() {
             onePart       ? "norm.weight"
             : isXlstm     ? "norm_mlstm.weight"
             : isGriffin() ? "temporal_pre_norm.weight"
+            : isFla       ? "attn_norm.weight"
             : isOutput    ? behind
             : isLfm()     ? "operator_norm.weight"
                           : "input_layernorm.weight",
@@ -614,6 +676,7 @@ Value Names::run() {
             onePart                 ? "norm.weight"
             : isXlstm               ? "norm_ffn.weight"
             : isGriffin()           ? "channel_pre_norm.weight"
+            : isFla                 ? "mlp_norm.weight"
             : isLfm()               ? "ffn_norm.weight"
             : namesFeedForward      ? "pre_ff_layernorm.weight"
             : isSandwich && !isGlm4 ? "pre_feedforward_layernorm.weight"
@@ -634,6 +697,8 @@ Value Names::run() {
     place = sideBySide.starts_with("(") ? "mixer" + std::to_string(sideBySide.find(mixer.name)) + "." : "";
     if (kind == "attention")
       attention(mixer.value);
+    else if (isFla)
+      linearOfFla(mixer.value);
     else if (kind == "mla")
       latentAttention(mixer.value);
     else if (kind == "lightning")

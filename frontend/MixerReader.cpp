@@ -9,7 +9,7 @@ using namespace braid::json;
 using llvm::StringRef;
 
 // Bounds that keep every product of dimensions within 64 bits; far above any model.
-static constexpr int64_t maxHeads = 1 << 12, maxHeadDim = 1 << 12;
+static constexpr int64_t maxHeadDim = 1 << 12;
 
 // exp of it, times sums over many tokens, stays far from the end of f32.
 static constexpr double mostGateCap = 40.0;
@@ -206,6 +206,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.number("lower_bound", spec.lowerBound, -1e6, 0.0);
   if (traits.has("output_gate_rank"))
     r.integer("output_gate_rank", spec.outputGateRank, 0, maxWidth);
+  if (traits.has("output_gate_bias"))
+    r.boolean("output_gate_bias", spec.outputGateBias);
   if (traits.has("mix_rank"))
     r.integer("mix_rank", spec.mixRank, 1, maxWidth);
   if (traits.has("gate_softcap"))
@@ -248,6 +250,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   }
   if (spec.outputGateRank && !spec.outputGate)
     r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
+  if (spec.outputGateBias && !spec.outputGate)
+    r.error("output_gate_bias", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
   return spec;
 }
 

@@ -61,6 +61,12 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
         continue;
       }
       Reader w(field.value, path, errors);
+      if (w.has("values")) {
+        std::vector<double> values;
+        weight.isConstant = true;
+        w.numbers("values", values, -1e6, 1e6, maxHeads);
+        continue;
+      }
       std::string name;
       if (w.require("name", "valid: the name of a tensor"))
         w.string("name", name);
@@ -144,14 +150,17 @@ private:
     isRight = false;
     error("import.weights: " + message);
   }
-  void use(Use &use, bool hasExperts) {
+  void use(Use &use, const ModelTensor &parameter) {
+    bool hasExperts = !parameter.dims.empty() && parameter.dims.front() == "experts";
+    if (use.weight->isConstant && parameter.trained && !use.used)
+      report("'" + use.weight->name + "' has values, but is trained; valid: the name of a tensor");
     if (use.weight->ofExperts && !hasExperts && !use.used)
       report("'" + use.weight->name + "' has a name with {expert}, but no experts; valid: a name without {expert}");
     else if (use.weight->stacked && !hasExperts && !use.used)
       report("'" + use.weight->name + "' is stacked, but has no experts; valid: without stacked");
     use.used = true;
   }
-  void ofLayer(const std::string &layer, StringRef after, bool hasExperts);
+  void ofLayer(const std::string &layer, StringRef after, const ModelTensor &parameter);
 
   const std::vector<ImportedWeight> &weights;
   DiagnosticFn error;
@@ -161,32 +170,31 @@ private:
 
 } // namespace
 
-void ImportCheck::ofLayer(const std::string &layer, StringRef after, bool hasExperts) {
+void ImportCheck::ofLayer(const std::string &layer, StringRef after, const ModelTensor &parameter) {
   std::string special = ("layers." + layer + after).str(), general = ("layers." + layerHole + after).str();
   auto own = uses.find(special), all = uses.find(general);
   if (own != uses.end()) {
-    use(own->second, hasExperts);
+    use(own->second, parameter);
     if (all != uses.end())
       (all->second.first.empty() ? all->second.first : all->second.last) = special;
   } else if (all != uses.end()) {
-    use(all->second, hasExperts);
+    use(all->second, parameter);
   } else {
     report("lacks '" + general + "', a weight of layer " + layer + "; valid: a name for every weight of the model");
   }
 }
 
 void ImportCheck::parameter(const ModelTensor &parameter) {
-  bool hasExperts = !parameter.dims.empty() && parameter.dims.front() == "experts";
   StringRef name = parameter.name;
   if (name.consume_front("layers.")) {
     auto [number, after] = name.split('.');
     std::string rest = ("." + after).str();
     if (number != "{}")
-      return ofLayer(number.str(), rest, hasExperts);
+      return ofLayer(number.str(), rest, parameter);
     for (int32_t layer : parameter.layers)
-      ofLayer(std::to_string(layer), rest, hasExperts);
+      ofLayer(std::to_string(layer), rest, parameter);
   } else if (auto found = uses.find(name); found != uses.end()) {
-    use(found->second, hasExperts);
+    use(found->second, parameter);
   } else {
     report("lacks '" + parameter.name + "'; valid: a name for every weight of the model");
   }

@@ -32,6 +32,8 @@ inline constexpr int64_t maxWidth = 1 << 17;
 inline constexpr int64_t maxHidden = 1 << 19;
 /// head_dim of feature maps whose features are products.
 inline constexpr int64_t maxProductDim = 64;
+/// Heads of a mixer.
+inline constexpr int64_t maxHeads = 1 << 12;
 /// Tokens of a mini-batch of inner steps.
 inline constexpr int64_t maxMiniBatch = 128;
 /// Bounds of a cap c of c tanh(y / c).
@@ -186,6 +188,7 @@ struct LsmSpec {
   bool outputNorm = true;
   std::optional<std::string> outputGate; ///< activation of the gate
   int64_t outputGateRank = 0; ///< the gate is a projection through so many features; 0: of the input
+  bool outputGateBias = false; ///< behind the gate's projection
   double normEps = 1e-5;
   std::array<double, 2> decayRange{1.0, 16.0}; ///< initial exp(A_log)
   std::array<double, 2> stepRange{0.001, 0.1}; ///< initial softplus(dt_bias)
@@ -340,6 +343,7 @@ struct ImportedWeight {
   std::string name; ///< as it spells ours: layers.{layer}.attn.wq
   bool ofExperts = false; ///< each expert has a tensor of its own
   bool stacked = false; ///< all experts are one tensor
+  bool isConstant = false; ///< no tensor: these numbers
 };
 
 struct ModelSpec {

@@ -125,8 +125,9 @@ static std::vector<LsmTraits> makeInstances() {
     spec.decayRange = {1e-3, 16.0};
   }
   {
-    LsmSpec &spec = add(
-        kda, "kda", {"conv", "rope", "allow_neg_eigval", "gate_rank", "output_gate_rank", "decay_range", "step_range"});
+    LsmSpec &spec = add(kda, "kda",
+                        {"conv", "rope", "allow_neg_eigval", "gate_rank", "output_gate_rank", "output_gate_bias",
+                         "decay_range", "step_range"});
     spec.conv = ConvSpec{};
     spec.outputGate = "sigmoid";
   }

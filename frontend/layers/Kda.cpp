@@ -29,5 +29,7 @@ Value braid::buildKda(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Value o = scan(b, spec, LsmClass::VH, in);
   bool narrow = spec.outputGate && spec.outputGateRank;
   Value gate = narrow ? p.lowRank("g", {headsOf(spec, H), spec.valueDim}, /*wide=*/false) : p["g"];
+  if (spec.outputGateBias)
+    gate = b.bias("g", gate, b.weight("lsm.bg", {headsOf(spec, H), spec.valueDim}, Init::constant(0.0)));
   return gatedOutput(b, spec, o, gate);
 }

@@ -64,7 +64,7 @@ public:
       BRAID_TRY(source->check(tensor));
       BRAID_TRY(files->check(tensor));
       BRAID_ASSIGN(Recipe recipe, files->recipeOf(tensor));
-      for (int64_t expert = 0; expert < recipe.experts; ++expert)
+      for (int64_t expert = 0; recipe.tensor->values.empty() && expert < recipe.experts; ++expert)
         fillings[recipe.nameOf(expert)].push_back({&tensor, recipe, expert});
     }
     for (const auto &[name, of] : fillings) {

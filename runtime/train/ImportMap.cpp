@@ -52,6 +52,9 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
       tensor.name = member.get<std::string>();
     else if (key == "or" && member.is_string())
       tensor.otherName = member.get<std::string>();
+    else if (key == "values" && value.size() == 1 && member.is_array() && !member.empty() &&
+             std::ranges::all_of(member, &nlohmann::json::is_number))
+      tensor.values = member.get<std::vector<float>>();
     else if (key == "transposed" && member.is_boolean())
       tensor.transposed = member.get<bool>();
     else if (key == "stacked" && member.is_boolean())
@@ -73,7 +76,7 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
     else
       return wrong(key, member);
   }
-  if (tensor.name.empty())
+  if (tensor.name.empty() && tensor.values.empty())
     return Status::error(ErrorCode::corruptFile, "it has no name");
   if (tensor.stacked && tensor.name.find(expertHole) != std::string::npos)
     return Status::error(ErrorCode::corruptFile, "it is stacked, and its name has {}", expertHole);

@@ -2,6 +2,7 @@
 
 #include "runtime/io/JsonText.h"
 #include "runtime/io/Shape.h"
+#include "runtime/io/Words.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ImportedConfig.h"
 #include "runtime/train/TensorBox.h"
@@ -234,6 +235,13 @@ Status ImportedFiles::checkEqual(const std::string &one, const std::string &othe
 
 Status ImportedFiles::check(const LogicalTensor &tensor) const {
   BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
+  if (const std::vector<float> &values = recipe.tensor->values; !values.empty()) {
+    bool isOne = tensor.shape.size() == 1 && tensor.shape[0] == static_cast<int64_t>(values.size());
+    if (!isOne || !converts(DType::f32, tensor.dtype))
+      return Status::error(ErrorCode::corruptFile, "{}: its 'import' has {} of '{}', which is {} {} in the program",
+                           program.path(), counted(values.size(), "value"), tensor.name, toString(tensor.dtype),
+                           formatShape(tensor.shape));
+  }
   for (int64_t expert = 0; expert < recipe.tensors(); ++expert) {
     auto found = table.find(recipe.nameOf(expert));
     const SafetensorsEntry &entry = *found->second.entry;

@@ -27,7 +27,9 @@ public:
     std::optional<int64_t> layer;
     int64_t experts = 1;
     std::vector<int64_t> shape; // of one expert
-    int64_t tensors() const { return tensor->stacked ? std::min<int64_t>(experts, 1) : experts; } // of theirs
+    int64_t tensors() const { // of theirs
+      return !tensor->values.empty() ? 0 : tensor->stacked ? std::min<int64_t>(experts, 1) : experts;
+    }
     std::string nameOf(int64_t expert) const { return fillName(*name, layer, expert); }
     // What an expert has of a tensor that fits: all of it, or its part of a stacked one.
     SafetensorsEntry partOf(const SafetensorsEntry &entry, int64_t expert) const;

@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-from library_names import BASE, CONFIGS, LATENT, ONE_PART, PLUS_ONE, RECURRENT, WITH_CONVOLUTIONS, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
+from library_names import BASE, CONFIGS, FLA, LATENT, ONE_PART, PLUS_ONE, RECURRENT, WITH_CONVOLUTIONS, WITH_MAMBA, is_unread, of_family, of_mamba, of_transformers
 from ranks_equal import checkpoint, run
 
 folder = pathlib.Path(sys.argv[1])
@@ -149,7 +149,7 @@ def report_export(what, program, source, tensors, files=1, kind="f32"):
     report(f"{what} exported", ", ".join(sorted(name for name in got | should if got.get(name) != should.get(name))))
 
 
-for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS | RECURRENT).items():
+for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS | RECURRENT | FLA).items():
     config = folder / f"{family}.json"
     config.write_text(json.dumps(given | {"model_type": re.sub("-dense|-fused", "", family)}))
     program = compile_to(folder / f"{family}.braid", config)
@@ -161,7 +161,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma", "kda", "retnet") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -350,6 +350,7 @@ for family, wheres in {
         "gemma2": [{}, {"sliding_window_size": 9}, {"attn_logit_softcapping": 4.0}],
         "recurrent_gemma": [{}, {"attention_window_size": 9}],
         "xlstm": [{}, {"qk_dim_factor": 0.5}],
+        "gla": [{}, {"fuse_norm": False}, {"attn": None}, {"norm_eps": 1e-3}, {"num_kv_heads": 1}],
         "falcon_mamba": [{}, {"intermediate_size": 96}, {"mixer_rms_eps": 1e-3}],
         "gemma3_text": [{}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None}},
                         {"rope_parameters": {"sliding_attention": {"rope_theta": 500.0}}}, {"rope_local_base_freq": 500.0}, {"rope_theta": 1e4},
@@ -358,7 +359,7 @@ for family, wheres in {
         "qwen3_next": [{}, {"layer_types": None, "full_attention_interval": 3}, {"partial_rotary_factor": 0.25},
                        {"rope_parameters": {"partial_rotary_factor": 0.25, "rope_theta": 1e4}, "partial_rotary_factor": 0.5},
                        {"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 1.0}}, {"norm_topk_prob": False}, {"full_attention_interval": 2}]}.items():
-    beside, whole = folder / f"{family}-beside", (ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS | RECURRENT).get(family) or BASE | CONFIGS[family]
+    beside, whole = folder / f"{family}-beside", (ONE_PART | WITH_MAMBA | LATENT | WITH_CONVOLUTIONS | RECURRENT | FLA).get(family) or BASE | CONFIGS[family]
     whole = whole | {"model_type": family}
     begun = weights(folder / family)
     write_library(beside, of_family(family, begun))

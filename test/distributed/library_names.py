@@ -88,6 +88,10 @@ RECURRENT = {
     "xlstm-fused": XLSTM | {"weight_mode": "fused"},
     "recurrent_gemma": BASE | {"num_key_value_heads": 1, "attention_window_size": 8, "lru_width": 48},
 }
+# Layers of flash-linear-attention, attention between them.
+FLA = {name: SMALL | {"num_hidden_layers": 3, "attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "qkv_bias": name == "kda"}} | more for name, more in {
+    "gla": {"use_short_conv": True, "num_heads": 2}, "retnet": {"num_heads": 4, "use_output_gate": False}, "kda": {"num_heads": 2, "head_dim": 8, "expand_v": 2.0},
+    "gated_deltanet": {"num_heads": 2, "num_v_heads": 4, "head_dim": 8}, "delta_net": {"num_heads": 4, "use_gate": True}}.items()}
 
 
 def is_unread(name):
@@ -450,7 +454,35 @@ def of_griffin(ours):
     return theirs
 
 
+def of_fla(family, ours):
+    """One name of everything that mixes a sequence; projections of low rank are numbered."""
+    theirs = {"model.embeddings.weight": ours["embed.weight"], "model.norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
+    narrow = "gk_proj" if family == "gla" else "f_proj"
+    matrices = {f"w{x}": f"{x}_proj" for x in "qkvogab"} | {"wf1": narrow + ".0", "wf2": narrow + ".1", "wg1": "g_proj.0", "wg2": "g_proj.1"}
+    norm = "g_norm" if family == "retnet" else "g_norm_swish_gate" if family == "gla" else "o_norm"
+    vectors = {"bf": "gk_proj.1.bias", "bg": "g_proj.1.bias", "bq": "q_proj.bias", "bk": "k_proj.bias", "bv": "v_proj.bias", "a_log": "A_log",
+               "dt_bias": "dt_bias", "norm.weight": norm + ".weight"}
+    for layer in range(3):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"model.layers.{layer}."
+        theirs |= {at + f"{name}_norm.weight": of[f"norm{i + 1}.weight"] for i, name in enumerate(("attn", "mlp"))}
+        theirs |= {at + f"mlp.{name}_proj.weight": of[f"ffn.w{part}"].T for part, name in (("1", "gate"), ("3", "up"), ("2", "down"))}
+        for name, value in of.items():
+            part = name.split(".", 1)[1]
+            if not name.startswith(("lsm.", "attn.")) or part == "log_decay":
+                continue
+            if part.startswith("conv_"):
+                theirs[at + f"attn.{part[5]}_conv1d.weight"] = value[:, None]
+            elif part in matrices:
+                theirs[at + f"attn.{matrices[part]}.weight"] = value.T
+            else:
+                theirs[at + f"attn.{vectors[part]}"] = value.reshape(-1)
+    return theirs
+
+
 def of_family(family, ours):
+    if family in FLA:
+        return of_fla(family, ours)
     if family in RECURRENT:
         return of_griffin(ours) if family == "recurrent_gemma" else of_xlstm(family, ours)
     if family in WITH_CONVOLUTIONS:

@@ -81,8 +81,16 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
       total += spec.dModel * (2 * keys + 2 * values + (l->gateRank ? l->gateRank : keys) +
                               (l->outputGateRank ? l->outputGateRank : values) + l->heads) +
                l->gateRank * keys + l->outputGateRank * values + taps * (2 * keys + values) + l->heads + keys +
-               l->valueDim;
-    else if (l->kind == LsmKind::rglru)
+               l->valueDim + (l->outputGateBias ? values : 0);
+    else if (l->kind == LsmKind::gla || l->kind == LsmKind::retnet || l->kind == LsmKind::deltanet) {
+      int64_t ownKeys = l->kvHeads * l->headDim, ownValues = l->kvHeads * l->valueDim;
+      total += spec.dModel * (keys + ownKeys + ownValues + (l->outputGate ? 2 : 1) * values) +
+               taps * (keys + ownKeys + ownValues) + l->valueDim;
+      if (l->kind == LsmKind::gla)
+        total += l->gateRank * (spec.dModel + ownKeys) + ownKeys;
+      if (l->kind == LsmKind::deltanet)
+        total += spec.dModel * l->heads;
+    } else if (l->kind == LsmKind::rglru)
       total += values * (3 * spec.dModel + 2 * l->valueDim + 3 + taps + (l->projectionBias ? 2 : 0)) +
                (l->outputBias ? spec.dModel : 0);
     else if (l->kind == LsmKind::mlstm)

@@ -100,7 +100,7 @@ VARIANTS = {
     ],
     "kda": [
         {"heads": 2, "head_dim": 16},
-        {"heads": 8, "head_dim": 8, "value_dim": 12, "allow_neg_eigval": True, "gate_rank": 5, "output_gate_rank": 3},
+        {"heads": 8, "head_dim": 8, "value_dim": 12, "allow_neg_eigval": True, "gate_rank": 5, "output_gate_rank": 3, "output_gate_bias": True},
         {"heads": 3, "head_dim": 12, "value_dim": 8, "gate_rank": 0, "lower_bound": -2.5},
     ],
     "rwkv7": [

@@ -179,7 +179,8 @@ class Mixer:
 
     def gate(self, shape):
         if self.spec.get("output_gate_rank", 0):
-            return self.tape.linear(self.project("lsm.wg1", None), self.w["lsm.wg2"], shape)
+            gate = self.tape.linear(self.project("lsm.wg1", None), self.w["lsm.wg2"], shape)
+            return self.tape.call(rows.bias, gate, self.w["lsm.bg"]) if "lsm.bg" in self.w else gate
         return self.project("lsm.wg", shape)
 
     def gate_and_project(self, o, all_heads=False, norm_first=True):

@@ -5,7 +5,7 @@ trained them for three steps and written them back?
 
 Needs PyTorch and transformers, and braid-compile and braid-run in PATH; no GPU. For each family: the config compiled, a prefill of 32 tokens
 and a token decoded behind it, from the files as transformers writes them (f32, several of them), then from a checkpoint, whose export
-transformers reads; of some families from fp8. Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
+transformers reads; of some families from fp8. Where flash-linear-attention is installed its families, too (fla_on_cpu.py). Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
 transformers misses a tensor of the export.
 """
 import json
@@ -226,6 +226,23 @@ FAMILIES["xlstm"] = [XLSTM | {"gate_soft_cap": 2.0, "output_logit_soft_cap": 3.0
 FAMILIES["recurrent_gemma"] = [{"num_hidden_layers": 4, "attention_window_size": 12, "num_key_value_heads": 1, "logits_soft_cap": 2.0, "conv1d_width": 3},
                                {"block_types": ["attention", "recurrent"], "lru_width": 64, "attention_window_size": 40, "attention_bias": True,
                                 "tie_word_embeddings": False, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.25}}]
+# Layers of flash-linear-attention, in some models attention between them.
+HYBRID = {"attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "window_size": 12, "rope_theta": 500.0}}
+FLA = {
+    "gla": [{}, HYBRID | {"num_heads": 2, "num_kv_heads": 1, "expand_k": 1.0, "use_short_conv": True, "use_output_gate": False, "tie_word_embeddings": True},
+            {"fuse_norm": False, "intermediate_size": 96}],
+    "retnet": [{"num_heads": 4}, HYBRID | {"num_heads": 4, "num_kv_heads": 2, "expand_v": 1.0, "use_short_conv": True, "conv_size": 3, "use_output_gate": False}],
+    "gated_deltanet": [{"num_heads": 2, "head_dim": 16, "num_v_heads": 4, "output_gate_activation": "sigmoid"},
+                       HYBRID | {"num_heads": 3, "head_dim": 16, "expand_v": 1.5, "use_gate": False, "allow_neg_eigval": True, "norm_eps": 1e-3}],
+    "delta_net": [{"num_heads": 4}, {"num_heads": 2, "use_gate": True, "allow_neg_eigval": True, "expand_k": 0.5, "expand_v": 1.5, "attn": [
+        {"layers": [0], "num_heads": 2, "qkv_bias": True}, {"layers": [2], "num_heads": 4, "window_size": 5}]}],
+    "kda": [{"num_heads": 4, "head_dim": 16}, HYBRID | {"num_heads": 2, "head_dim": 16, "expand_v": 2.0, "allow_neg_eigval": True, "safe_gate": True, "lower_bound": -4.5}],
+    "transformer": [{"num_heads": 4}, {"num_heads": 4, "num_kv_heads": 2, "qkv_bias": True, "window_size": 12, "rope_theta": 500.0, "tie_word_embeddings": True}]}
+try:
+    import fla_on_cpu  # noqa: F401
+except ImportError:
+    FLA = {}
+FAMILIES |= FLA
 PREFILL = 32
 
 
@@ -317,6 +334,8 @@ def compare(family, more, folder):
         given = {"vocab_size": 256, "hidden_size": 128, "num_hidden_layers": 3}  # widths of keys and values in its caches are multiples of 64
     if family == "recurrent_gemma":
         given = {key: value for key, value in BASE.items() if key != "initializer_range"}
+    if family in FLA:
+        given = {key: BASE[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers", "initializer_range", "max_position_embeddings")}
     if family == "nemotron_h":
         given = {key: value for key, value in BASE.items() if key != "num_hidden_layers"}
     kind = transformers.AutoModelForCausalLM

@@ -1,0 +1,269 @@
+//===- HuggingFaceFla.cpp - configs of flash-linear-attention: one kind of linear layer, or attention where `attn` says it ---===//
+#include "frontend/HuggingFaceTranslation.h"
+#include <cmath>
+
+using namespace braid;
+using namespace braid::json;
+using llvm::StringRef;
+
+/// Letters of the kinds of attention that `attn` may list.
+static constexpr StringRef attentionLetters = "NPQRSTUV";
+
+/// So many times as many as there are, which must be a whole number.
+Value Translation::timesWidth(StringRef key, double usual, const Value &width, StringRef of) {
+  double factor = widthFactor(key, usual);
+  std::string origin = (of + " * " + key).str();
+  if (factor == 0 || !integerIn(width, INT32_MAX))
+    return named(numberValue(int64_t(1)), origin); // reported where they are read
+  double all = static_cast<double>(width.integer) * factor, whole = std::round(all);
+  if (whole < 1 || whole > INT32_MAX || std::abs(all - whole) > 1e-5 * whole) {
+    errors.report(key, llvm::formatv("{0} of {1} {2} are {3}; valid: a whole number above 0 of them",
+                                     describe(numberValue(factor)), of, width.integer, describe(numberValue(all)))
+                           .str());
+    whole = 1;
+  }
+  return named(numberValue(static_cast<int64_t>(whole)), origin, width.line);
+}
+
+/// Features of one head of those of all.
+Value Translation::shareOfHead(Value all, const Value &heads, StringRef key) {
+  if (!integerIn(heads, INT32_MAX) || !integerIn(all, INT32_MAX))
+    return all;
+  if (all.integer % heads.integer)
+    errors.report(key, llvm::formatv("{0} does not divide {1}, {2}; valid: a divisor", heads.integer,
+                                     StringRef(all.origin).drop_front(prefix.size()), all.integer)
+                           .str());
+  all.integer = std::max<int64_t>(1, all.integer / heads.integer), all.number = static_cast<double>(all.integer);
+  all.origin += (" / " + key).str();
+  return all;
+}
+
+/// Heads, and widths of all of them by factors of the model's. One word on heads that divide neither.
+void Translation::headsOfFla(std::vector<Field> &fields, double expandK, double expandV) {
+  Value heads = get("num_heads", numberValue(family.heads));
+  int64_t before = errors.number();
+  Value keys = timesWidth("expand_k", expandK, hidden, "hidden_size"),
+        values = timesWidth("expand_v", expandV, hidden, "hidden_size");
+  if (errors.number() == before)
+    keys = shareOfHead(std::move(keys), heads, "num_heads");
+  if (errors.number() == before)
+    values = shareOfHead(std::move(values), heads, "num_heads");
+  bool isRead = errors.number() == before;
+  for (auto [name, width] : {std::pair<StringRef, Value *>{"head_dim", &keys}, {"value_dim", &values}})
+    fields.push_back({name.str(), isRead ? std::move(*width) : numberValue(int64_t(1))});
+  fields.push_back({"heads", std::move(heads)});
+}
+
+/// A number of heads, or null for that of the others.
+Value Translation::headsOr(StringRef key, const Value &otherwise) {
+  const Value *given = takeOptional(key);
+  compare({key.str()}, given ? *given : otherwise, otherwise, /*null=*/&otherwise);
+  return named(given ? *given : otherwise, key);
+}
+
+/// What retnet and gla share: keys for several heads, a norm with a gate.
+std::vector<Field> Translation::gatedOfFla(double expandK, double expandV) {
+  std::vector<Field> fields = {{"kind", stringValue(family.name)}};
+  headsOfFla(fields, expandK, expandV);
+  fields.push_back({"kv_heads", headsOr("num_kv_heads", fields.back().value)});
+  auto flag = [&](StringRef key, bool usual) {
+    Value value = get(key, boolValue(usual));
+    if (value.kind != Kind::boolean)
+      errors.report(key, describe(value) + " is not true or false");
+    return value.boolean;
+  };
+  if (!flag("use_output_gate", true))
+    fields.push_back({"output_gate", Value()});
+  if (family.name == "retnet") // whose model hands these to no layer
+    for (StringRef key : {"use_short_conv", "conv_size"})
+      (void)take(key);
+  else if (Value taps = get("conv_size", numberValue(int64_t(4))); flag("use_short_conv", false))
+    fields.push_back({"conv", object({{"kernel", std::move(taps)}, {"bias", boolValue(false)}})});
+  only("feature_map", Value());
+  only("elementwise_affine", boolValue(true));
+  return fields;
+}
+
+/// What the delta rules share: convolutions, and strengths up to 2.
+void Translation::deltaOfFla(std::vector<Field> &fields) {
+  only("use_short_conv", boolValue(true));
+  fields.push_back(
+      {"conv", object({{"kernel", get("conv_size", numberValue(int64_t(4)))}, {"bias", boolValue(false)}})});
+  fields.push_back({"allow_neg_eigval", get("allow_neg_eigval", boolValue(false))});
+}
+
+/// The gate of a delta rule whose key `use_gate` may leave it out.
+Value Translation::gateOfFla(bool usual) {
+  Value uses = get("use_gate", boolValue(usual));
+  if (uses.kind != Kind::boolean)
+    errors.report("use_gate", describe(uses) + " is not true or false");
+  if (family.name != "gated_deltanet")
+    return uses.boolean ? stringValue("silu") : Value();
+  Value kind = get("output_gate_activation", stringValue("swish"));
+  bool isSigmoid = isEqual(kind, stringValue("sigmoid"));
+  if (!isSigmoid && !isEqual(kind, stringValue("swish")) && !isEqual(kind, stringValue("silu")))
+    errors.report("output_gate_activation", describe(kind) + R"( is not computed; valid: "swish", "silu", "sigmoid")");
+  return !uses.boolean ? Value() : stringValue(isSigmoid ? "sigmoid" : "silu");
+}
+
+Value Translation::linearOfFla() {
+  std::vector<Field> fields;
+  auto add = [&](StringRef name, Value value) { fields.push_back({name.str(), std::move(value)}); };
+  if (family.name == "gla" || family.name == "retnet") {
+    bool isGla = family.name == "gla";
+    fields = gatedOfFla(isGla ? 0.5 : 1.0, isGla ? 1.0 : 2.0);
+    if (isGla) {
+      only("clamp_min", Value());
+      only("use_gk", boolValue(true));
+      only("use_gv", boolValue(false));
+    }
+  } else if (family.name == "delta_net") {
+    add("kind", stringValue("deltanet"));
+    headsOfFla(fields, 1, 1);
+    add("output_gate", gateOfFla(false));
+    for (StringRef key : {"use_beta", "use_output_norm"})
+      only(key, boolValue(true));
+    only("qk_norm", stringValue("l2"));
+    only("qk_activation", stringValue("silu"));
+    deltaOfFla(fields);
+  } else { // gated_deltanet, kda
+    bool isKda = family.name == "kda";
+    Value keyHeads = get("num_heads", numberValue(family.heads)), heads = headsOr("num_v_heads", keyHeads),
+          width = get("head_dim", numberValue(family.headDim)),
+          values = timesWidth("expand_v", isKda ? 1 : 2, width, "head_dim");
+    add("kind", stringValue(family.name));
+    if (!isKda)
+      add("key_heads", keyHeads);
+    else if (!isEqual(heads, keyHeads))
+      errors.report("num_v_heads", describe(heads) + " of a kda config with num_heads " + describe(keyHeads) +
+                                       " is not computed; valid: as many");
+    add("heads", heads);
+    add("head_dim", std::move(width));
+    add("value_dim", values);
+    if (isKda) { // decays and gates of low rank
+      add("gate_rank", values);
+      add("output_gate_rank", values);
+      add("output_gate_bias", boolValue(true));
+      const Value none, *bound = take("lower_bound");
+      compare({"lower_bound"}, bound ? *bound : none, none);
+      if (bound && bound->kind != Kind::null)
+        add("lower_bound", named(*bound, "lower_bound"));
+      Value safe = get("safe_gate", boolValue(false));
+      if (safe.boolean && (!bound || bound->kind == Kind::null))
+        errors.report("lower_bound", "is missing beside safe_gate true; valid: a number below 0");
+    } else {
+      add("output_gate", gateOfFla(true));
+    }
+    deltaOfFla(fields);
+  }
+  fields.push_back({"norm_eps", get("norm_eps", numberValue(family.eps))});
+  return object(std::move(fields));
+}
+
+/// One kind of attention, {"layers": [0, 2], "num_heads": 8, ..}, or of the transformer the config itself.
+Value Translation::attentionOfFla(const Value &spec, StringRef at) {
+  bool isWhole = at.empty();
+  auto take = [&](StringRef key, Value otherwise) {
+    if (isWhole)
+      return get(key, std::move(otherwise), /*nullable=*/true);
+    const Value *given = spec.find(key);
+    return named(given && given->kind != Kind::null ? *given : std::move(otherwise), (at + "." + key).str());
+  };
+  Value heads = take("num_heads", isWhole ? numberValue(family.heads) : Value()), window = take("window_size", Value()),
+        all = named(hidden, "hidden_size", hidden.line);
+  std::vector<Field> fields = {
+      {"kind", stringValue("attention")},
+      {"heads", heads},
+      {"kv_heads", take("num_kv_heads", heads)},
+      {"head_dim", shareOfHead(std::move(all), heads, isWhole ? StringRef("num_heads") : StringRef(heads.origin))},
+      {"qkv_bias", take("qkv_bias", boolValue(false))},
+      {"rope", object({{"theta", take("rope_theta", numberValue(1e4))}})}};
+  if (window.kind != Kind::null)
+    fields.push_back({"window", std::move(window)});
+  return object(std::move(fields));
+}
+
+/// L: linear, other letters: attention of the kinds that `attn` lists, in their layers.
+void Translation::layersOfFla(const Value &layers, Value &mixers, std::string &pattern) {
+  bool isTransformer = family.name == "transformer";
+  if (isTransformer) {
+    pattern = "N";
+    mixers = object({{"N", attentionOfFla(config, "")}});
+    only("elementwise_affine", boolValue(true));
+    return only("qk_norm", boolValue(false));
+  }
+  std::string each(integerIn(layers, 1024) ? static_cast<size_t>(layers.integer) : 1, 'L');
+  std::vector<Field> kinds;
+  Value linear = linearOfFla();
+  const Value none, *attn = take("attn");
+  compare({"attn"}, attn ? *attn : none, none);
+  auto add = [&](const Value &spec, const std::string &at) {
+    if (spec.kind != Kind::object)
+      return errors.report(at, describe(spec) + R"( is not an object; valid: {"layers": [..], "num_heads": N, ..})");
+    if (kinds.size() == attentionLetters.size())
+      return errors.report(
+          at, llvm::formatv("is one more kind of attention than {0}; valid: at most so many", kinds.size()).str());
+    char letter = attentionLetters[kinds.size()];
+    for (StringRef key : {"layers", "num_heads"})
+      if (!spec.find(key))
+        return errors.report(at, ("has no " + key + R"(; valid: {"layers": [..], "num_heads": N, ..})").str());
+    for (const Field &field : spec.fields)
+      if (!llvm::is_contained({"layers", "num_heads", "num_kv_heads", "qkv_bias", "window_size", "rope_theta"},
+                              field.name))
+        errors.report(at + "." + field.name, describe(field.value) +
+                                                 " is of an unknown key of attention; valid: layers, "
+                                                 "num_heads, num_kv_heads, qkv_bias, window_size, "
+                                                 "rope_theta");
+    const Value &own = *spec.find("layers");
+    if (own.kind != Kind::array)
+      return errors.report(at + ".layers", describe(own) + " is not a list; valid: numbers of layers");
+    for (auto [i, layer] : llvm::enumerate(own.items)) {
+      std::string place = llvm::formatv("{0}.layers[{1}]", at, i);
+      if (layer.kind != Kind::integer || layer.integer < 0 || layer.integer >= static_cast<int64_t>(each.size()))
+        errors.report(place, describe(layer) + " is no layer; valid: 0 to num_hidden_layers - 1");
+      else if (char &known = each[static_cast<size_t>(layer.integer)]; known != 'L')
+        errors.report(place, describe(layer) + " is named twice; valid: once");
+      else
+        known = letter;
+    }
+    kinds.push_back({std::string{letter}, attentionOfFla(spec, at)});
+  };
+  if (attn && attn->kind == Kind::array)
+    for (auto [i, spec] : llvm::enumerate(attn->items))
+      add(spec, llvm::formatv("attn[{0}]", i).str());
+  else if (attn && attn->kind != Kind::null)
+    add(*attn, "attn");
+  kinds.push_back({"L", std::move(linear)});
+  pattern = shortest(each);
+  mixers = object(usedBy(pattern, std::move(kinds)));
+}
+
+/// Two thirds of so many times the width, up to a multiple of 256.
+Value Translation::feedForwardOfFla(std::string &pattern) {
+  constexpr int64_t step = 256;
+  const Value none, *given = takeOptional("intermediate_size"), *ratio = takeOptional("hidden_ratio");
+  const Value usual = numberValue(int64_t(family.name == "retnet" ? 2 : 4)), &factor = ratio ? *ratio : usual;
+  compare({"intermediate_size"}, given ? *given : none, none);
+  compare({"hidden_ratio"}, factor, usual);
+  Value width = given ? named(*given, "intermediate_size") : Value();
+  if (!given) {
+    int64_t features = 1;
+    if (!factor.isNumber() || factor.number <= 0 || factor.number > 1024)
+      errors.report("hidden_ratio", describe(factor) + " is not a number above 0 to 1024");
+    else if (integerIn(hidden, INT32_MAX))
+      features = static_cast<int64_t>(static_cast<double>(hidden.integer) * factor.number * 2 / 3);
+    width = named(numberValue(std::max<int64_t>(step, (features + step - 1) / step * step)),
+                  "hidden_size * hidden_ratio", hidden.line);
+  }
+  pattern = "D";
+  return object({{"D", object({{"kind", stringValue("dense")}, {"hidden", std::move(width)}})}});
+}
+
+void Translation::fixedKeysOfFla() {
+  // How it is computed.
+  for (StringRef key : {"attn_mode", "fuse_norm", "fuse_swiglu", "fuse_cross_entropy", "fuse_linear_cross_entropy"})
+    (void)take(key);
+  only("hidden_act", stringValue("swish"));
+  only("use_l2warp", boolValue(false));
+  only("attnres_block_size", Value());
+}
