@@ -116,6 +116,8 @@ static bool staysInRegisters(scf::ForOp tiles, function_ref<bool(Value)> ofSums)
   return llvm::all_of(tiles.getBody()->without_terminator(), [&](Operation &op) {
     if (isa<scf::ForOp>(op) || (op.getNumResults() == 1 && ofSums(op.getResult(0))))
       return true;
+    if (auto one = dyn_cast<vector::BroadcastOp>(op); one && !isTile(one.getSource())) // a number
+      return true;
     return !isa<tile::ReduceOp, tile::CumsumOp, tile::DotOp, tile::SolveOp, tile::TransposeOp>(op) &&
            llvm::all_of(op.getResults(), [](Value v) { return !isTile(v) || v.hasOneUse(); });
   });

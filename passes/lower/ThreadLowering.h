@@ -371,7 +371,9 @@ private:
   struct SumRows;
   void planSums();
   bool isKnownBefore(Value v, Operation *reader, llvm::SetVector<Value> &from) const;
+  void findBase(Value sum, SumReads &reads) const;
   bool collectReads(Value sum, SumReads &reads, bool planned) const;
+  void keepSums(const Product &p, Value result, SmallVector<Value> sums, const SumReads &reads);
   bool collectEnd(Value sum, SumReads &reads, bool planned = true) const;
   std::optional<SumReads> readsOf(Value sum, const Product &p) const;
   Value besideOf(const Product &p);

@@ -492,8 +492,7 @@ bool ThreadLowering::lowerProduct(scf::ForOp op) {
   // Sums that are stored next, or that the next loop goes on with, need not pass through shared memory.
   std::optional<SumReads> reads = p.deep == 1 ? readsOf(op.getResult(0), p) : std::nullopt;
   if (reads || goesOn(op, p)) {
-    loopSums[op.getResult(0)] =
-        std::make_shared<const LoopSums>(LoopSums{p, op.getResult(0), std::move(sums), reads.value_or(SumReads())});
+    keepSums(p, op.getResult(0), std::move(sums), reads.value_or(SumReads()));
     return true;
   }
   // The parts of k, one below the other: what they add up to takes the place of the first.

@@ -129,7 +129,11 @@ struct ThreadLowering::SumReads {
   SmallVector<std::pair<Value, int64_t>, 2> parts;
   llvm::SetVector<Value> formulas,
       rows; ///< tiles as large as the sum, or a part, itself among them, and `known`; what is reduced of them
-  Value made; ///< the formula that is stored in the place of the sum; null: the sum is
+  /// The formula of the sum alone that all others read in its place, computed once behind the loop; null: they read the sum. And what it is made by.
+  Value base;
+  llvm::SetVector<Value> ofBase;
+  Value made; ///< the formula that is stored in the place of the sum, or its base; null: that is
+  tile::ReduceOp makes; ///< computes it, element by element, beside what is reduced
   SmallVector<Value> madeOfRows; ///< row by row of what is reduced, each behind what it is made of
   llvm::SetVector<Value> numbers,
       known; ///< of rows: which column is picked, where it is stored, what formulas read; what they are computed from

@@ -7,7 +7,8 @@
 // part in shared memory, and all add up the parts in the same order. What is reduced is the number that is stored, unless the store rounds it. What is made of
 // such numbers, row by row (r), every lane of the row makes by itself.
 //
-// The store may take such a formula in the place of the sum (P): what was reduced is kept in the sum's registers, and computed once. Of a row one element may be
+// Where all read a formula of the sum alone (C' = c tanh(C / c)), its numbers take the place of the sum's, behind the loop.
+// The store may take a formula in the place of the sum (P, or P (1 - (C' / c)^2)): it is kept in the sum's registers, and computed once, with what is reduced last. Of a row one element may be
 // picked (t), by a number that is known before the sum is: its thread looks for it among its own, and threads that do not have it look at none.
 //
 //   y, z = f(C, X, n), g(C, X, n);   s_i = sum_j h(C, X, n)_ij        (formulas at the end of a sum, of tiles X in memory and of numbers n of rows)
@@ -61,16 +62,78 @@ void ThreadLowering::planSums() {
         atHand.insert(end.formulas.begin(), end.formulas.end());
       return;
     }
+    // What is made of each element beside what is reduced of it is made then.
     if (reads.made)
-      atHand.insert(reads.made);
+      atHand.insert(reads.formulas.begin(), reads.formulas.end());
+    atHand.insert(reads.ofBase.begin(), reads.ofBase.end());
     atHand.insert(reads.known.begin(), reads.known.end());
     atHand.insert(reads.madeOfRows.begin(), reads.madeOfRows.end());
   });
   plan.forget(atHand.getArrayRef());
 }
 
+/// What is reduced first, if it is a formula of the sum that all who read the sum read in its place.
+void ThreadLowering::findBase(Value sum, SumReads &reads) const {
+  Operation *first = nullptr;
+  llvm::SetVector<Value> seen;
+  SmallVector<Value> work = {sum};
+  while (!work.empty()) {
+    Value v = work.pop_back_val();
+    for (Operation *user : v.getUsers())
+      if (auto reduce = dyn_cast<tile::ReduceOp>(user)) {
+        if (user->getBlock() == sum.getParentBlock() && (!first || user->isBeforeInBlock(first)))
+          first = user;
+      } else if (keepsPlaces(user) && user->getNumResults() == 1 && seen.insert(user->getResult(0))) {
+        work.push_back(user->getResult(0));
+      }
+  }
+  Value base = first ? cast<tile::ReduceOp>(first).getSource() : sum;
+  if (base == sum || !getElementTypeOrSelf(base).isF32() || !getElementTypeOrSelf(sum).isF32())
+    return;
+  llvm::SetVector<Value> cone;
+  cone.insert(base);
+  for (size_t i = 0; i < cone.size(); ++i)
+    for (Value operand : cone[i].getDefiningOp()->getOperands()) {
+      Operation *op = operand.getDefiningOp();
+      if (operand == sum || !isTile(operand) || isa_and_nonnull<arith::ConstantOp, vector::BroadcastOp>(op))
+        continue;
+      if (!op || !keepsPlaces(op) || op->getNumResults() != 1)
+        return;
+      cone.insert(operand);
+    }
+  auto isInside = [&](Operation *user) { return user->getNumResults() == 1 && cone.contains(user->getResult(0)); };
+  for (Value v : llvm::concat<const Value>(llvm::ArrayRef(sum), cone))
+    if (v != base && !llvm::all_of(v.getUsers(), isInside))
+      return;
+  reads.base = base;
+  reads.ofBase = std::move(cone);
+}
+
+/// Whether a formula of this tile and of numbers that were reduced before `makes` is.
+static bool isMadeOf(Value made, Value origin, tile::ReduceOp makes) {
+  llvm::SetVector<Value> seen;
+  seen.insert(made);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    Value v = seen[i];
+    Operation *op = v.getDefiningOp();
+    if (v == origin || !isTile(v) || isa_and_nonnull<arith::ConstantOp, vector::BroadcastOp>(op))
+      continue;
+    if (auto expand = dyn_cast_or_null<tile::ExpandOp>(op)) {
+      Operation *rows = expand.getSource().getDefiningOp();
+      if (!rows || rows == makes || rows->getBlock() != makes->getBlock() || !rows->isBeforeInBlock(makes))
+        return false;
+      continue;
+    }
+    if (!op || !keepsPlaces(op))
+      return false;
+    seen.insert(op->operand_begin(), op->operand_end());
+  }
+  return true;
+}
+
 /// `planned`: what is kept in shared memory is decided.
 bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) const {
+  findBase(sum, reads);
   SmallVector<Value> work = {sum};
   SmallVector<tile::ReduceOp> reduced;
   reads.formulas.insert(sum);
@@ -122,11 +185,14 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
   }
   // What is stored is the sum, or what was reduced of it, rounded or not.
   tile::StoreOp store = reads.stores.empty() ? tile::StoreOp() : reads.stores.front();
-  if (Value made = store ? unrounded(store.getValue()) : sum; made != sum) {
-    auto makes = llvm::find_if(reduced, [&](tile::ReduceOp reduce) { return reduce.getSource() == made; });
-    if (makes == reduced.end() || !(*makes)->isBeforeInBlock(store) || !getElementTypeOrSelf(made).isF32())
+  Value origin = reads.base ? reads.base : sum;
+  if (Value made = store ? unrounded(store.getValue()) : origin; made != origin) {
+    auto makes = llvm::max_element(reduced, [](tile::ReduceOp a, tile::ReduceOp b) { return a->isBeforeInBlock(b); });
+    if (makes == reduced.end() || !(*makes)->isBeforeInBlock(store) || !getElementTypeOrSelf(made).isF32() ||
+        !isMadeOf(made, origin, *makes))
       return false;
     reads.made = made;
+    reads.makes = *makes;
   }
   for (Value numbers : reads.numbers)
     if (!first || !isKnownBefore(numbers, first, reads.known))
@@ -141,6 +207,26 @@ bool ThreadLowering::collectReads(Value sum, SumReads &reads, bool planned) cons
   return (store || !reads.rows.empty()) &&
          (!planned || llvm::none_of(llvm::concat<const Value>(reads.formulas, reads.madeOfRows),
                                     [&](Value v) { return v != sum && plan.isKept(v); }));
+}
+
+/// Behind the loop.
+void ThreadLowering::keepSums(const Product &p, Value result, SmallVector<Value> sums, const SumReads &reads) {
+  auto held = std::make_shared<const LoopSums>(LoopSums{p, result, std::move(sums), reads});
+  loopSums[result] = held;
+  if (!reads.base)
+    return;
+  SmallVector<Value> made;
+  {
+    Phase phase(*this);
+    size_t number = 0;
+    eachSum(p, [&](Value row, const Strip &strip) {
+      enterSum(*held, number++);
+      made.push_back(widened(eval(reads.base, {row}, strip)));
+    });
+    leaveSums(*held);
+  }
+  loopSums.erase(result);
+  loopSums[reads.base] = std::make_shared<const LoopSums>(LoopSums{p, reads.base, std::move(made), reads});
 }
 
 /// A group of stores takes formulas of the sum, or of slices of it that are as wide, and of tiles in memory, each element at its place, and of numbers of rows.
@@ -395,7 +481,8 @@ SmallVector<Value> ThreadLowering::reduceSums(const LoopSums &held, tile::Reduce
       enterSum(held, at);
       Value value = widened(eval(op.getSource(), {row}, strip));
       if (kept)
-        kept->push_back(value);
+        kept->push_back(held.reads.made == op.getSource() ? value
+                                                          : addUpNow(widened(eval(held.reads.made, {row}, strip))));
       Value &chain = chains[inRow][(at / 4 % 2) * 2 + at % 2];
       chain = chain ? combine(op.getKind(), chain, value) : value;
     });
@@ -462,7 +549,7 @@ void ThreadLowering::storeSumRows(tile::StoreOp store, const SumRows &rows) {
     registers.erase(store.getRows());
 }
 
-/// A sum as far as it has come. Without this the compiler adds up where the total is read, and keeps all that it is made of till then.
+/// A number as far as it has come. Without this the compiler makes it where it is read, and keeps all that it is made of till then.
 Value ThreadLowering::addUpNow(Value sum) {
   return LLVM::InlineAsmOp::create(b, loc, TypeRange{sum.getType()}, ValueRange{sum}, kForget, "=f,f",
                                    /*has_side_effects=*/true, /*is_align_stack=*/false,
@@ -566,7 +653,7 @@ bool ThreadLowering::lowerSumRows(Operation *op) {
     std::shared_ptr<const LoopSums> held = it->second;
     readNumbers(held);
     SmallVector<Value> kept;
-    bool makes = reduce.getSource() == held->reads.made && !loopSums.count(held->reads.made);
+    bool makes = held->reads.made && reduce == held->reads.makes && !loopSums.count(held->reads.made);
     SmallVector<Value> rows = reduceSums(*held, reduce, makes ? &kept : nullptr);
     if (makes) {
       // The store finds these in the place of the sums.

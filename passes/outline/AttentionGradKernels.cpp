@@ -26,7 +26,7 @@ Var gradP(const Attention &a, Var scores, Var lse, int64_t axis, std::optional<t
 Var gradScores(const Attention &a, Var scores, Var p, Var dp, Var delta, int64_t axis, std::optional<tile::Keep> half) {
   auto keep = [&](Var x) { return half ? mask(x, *half) : x; };
   Var ds = p * (keep(dp) - expand(delta, axis, p.dim(axis)));
-  return keep(a.cap ? ds * a.slopeOf(scores) : ds);
+  return keep(a.cap.grad(scores, ds));
 }
 
 /// dq, and delta for the keys: program (block of query rows, head, batch).
@@ -140,7 +140,7 @@ void writeGradKeys(KernelBuilder &k, const AttentionShape &shape) {
       return a.masked(common, s0, R, scores, live);
     };
     // Queries are multiplied as they lie in memory; their product is scaled.
-    Var scores = a.capped(a.scaled(Attention::productOf(queries, keys), scale)), dp = dotTB(d, keys.values);
+    Var scores = a.cap.of(a.scaled(Attention::productOf(queries, keys), scale)), dp = dotTB(d, keys.values);
     Var lse = numbers(in.lse), delta = numbers(deltas);
     Var p = gradP(a, scores, lse, 1, half, masked);
     auto values = [&] { return dotTA(p, d, now[1]); };

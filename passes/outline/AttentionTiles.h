@@ -21,7 +21,7 @@
 #ifndef PASSES_OUTLINE_ATTENTIONTILES_H
 #define PASSES_OUTLINE_ATTENTIONTILES_H
 
-#include "passes/outline/OutlineContext.h"
+#include "passes/outline/SoftCap.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -92,7 +92,7 @@ struct AttentionShape {
             : sharded ? "_sp"
             : earlier ? "_earlier"
                       : "") +
-           (bounded ? "_bounded" : "") + (sinks ? "_sinks" : "") + (capped ? "_softcap" : "");
+           (bounded ? "_bounded" : "") + (sinks ? "_sinks" : "") + SoftCap::suffix(capped).str();
   }
 };
 
@@ -293,29 +293,11 @@ public:
     return x.shared ? dotTB(x.shared, y.shared, own) : own;
   }
   /// The same as scores, of rows that are scaled, or are to be late.
-  Var scoresOf(const Features &x, const Features &y) const { return capped(productOf(x, y)); }
-  /// The parameter that bounds scores, where there is one.
+  Var scoresOf(const Features &x, const Features &y) const { return cap.of(productOf(x, y)); }
+  /// The parameters that bound scaled scores, where there are any.
   void loadCap() {
-    if (!shape.capped)
-      return;
-    cap = k.scalar("softcap", shape.compute);
-    inverseCap = k.scalar("inverse_softcap", shape.compute); // a quotient would be a call
-  }
-  /// c tanh(s / c) of scaled scores. Where they lie in registers of a GPU by an exponential and a quotient that are approximate there: what that loses near 0, 1e-7 c, is
-  /// less than a score of bf16 knows.
-  Var capped(Var scores) const {
-    if (!cap)
-      return scores;
-    Var x = scores * inverseCap;
-    if (!shape.branches)
-      return tanh(x) * cap;
-    Var e = exp(abs(x) * -2.0), y = (1.0 - e) / (1.0 + e) * cap;
-    return select(lt(x, 0.0), -y, y);
-  }
-  /// The slope of that, of capped scores.
-  Var slopeOf(Var scores) const {
-    Var t = scores * inverseCap;
-    return 1.0 - t * t;
+    if (shape.capped)
+      cap = SoftCap(k, shape.compute, /*approximate=*/shape.branches);
   }
   /// From here on scores are scaled where they become exponents, if the shape says so.
   void scaleLate(Var by) {
@@ -430,7 +412,7 @@ public:
   const AttentionShape &shape;
   Var keyCount, prefix; ///< set by kernels that have them as parameters
   Var scale, factor; ///< of scores that are scaled late: scale / ln 2
-  Var cap, inverseCap; ///< of scores, where there is one
+  SoftCap cap; ///< of scores
   Var rowBegin; ///< the key at which the row begins, where there may be others before it; of a past, tokens of earlier ranks
 };
 
@@ -489,10 +471,8 @@ AttentionShape attentionShape(Op op, const OutlineContext &context, bool cache, 
 /// Of a launch: the numbers that scores are multiplied with and bounded by.
 template <typename Op> void scoreArguments(OutlineContext::Launch &launch, Op op, const AttentionShape &shape) {
   launch.scalar("scale", op.getScale().convertToDouble(), shape.compute);
-  if (op.getSoftcap()) {
-    double cap = op.getSoftcap()->convertToDouble();
-    launch.scalar("softcap", cap, shape.compute).scalar("inverse_softcap", 1 / cap, shape.compute);
-  }
+  if (op.getSoftcap())
+    SoftCap::arguments(launch, op.getSoftcap()->convertToDouble(), shape.compute);
 }
 /// Of a launch: what Inputs names.
 template <typename Op> void attentionArguments(OutlineContext::Launch &launch, Op op, const AttentionShape &shape) {

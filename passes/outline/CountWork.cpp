@@ -129,8 +129,7 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f3
       })
       .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp>(
           [&](auto loss) -> std::string {
-            std::string why = whyNoLossTiles(op, loss.getX(), loss.getWeight(), loss.getTransposed(),
-                                             loss.getSoftcapAttr(), gpu && !library);
+            std::string why = whyNoLossTiles(op, loss.getX(), loss.getWeight(), loss.getTransposed(), gpu && !library);
             if (gpu && !why.empty())
               return "blocks of rows: the logits of one block exist at a time, in f32: " + why;
             if (!why.empty())

@@ -188,17 +188,17 @@ struct Head {
   }
   /// Of x as a whole: whether its product says what a loss needs.
   bool saysTiles(Operation *op, Value x, const OutlineContext &context) const {
-    return whyNoLossTiles(op, x, weight, transposed, cap, context.ownProducts()).empty();
+    return whyNoLossTiles(op, x, weight, transposed, context.ownProducts()).empty();
   }
-  std::optional<LossTiles> tiles(Operation *at, Value x, const LossReads &reads, OutlineContext &context) const {
-    if (cap)
-      return std::nullopt;
-    return lossTilesOf(at, product(x), type(x), reads, context);
+  /// `exponentials`: a gradient follows.
+  std::optional<LossTiles> tiles(Operation *at, Value x, Value labels, Value coordinate, bool exponentials,
+                                 OutlineContext &context) const {
+    return lossTilesOf(at, product(x), type(x), {labels, coordinate, exponentials, softcap()}, context);
   }
   /// rowLosses() of a block; no logits.
   SmallVector<Value> losses(Operation *at, ArrayRef<Value> perRow, OutlineContext &context,
                             Value coordinate = {}) const {
-    if (std::optional<LossTiles> said = tiles(at, perRow[0], {perRow[1], coordinate, false}, context))
+    if (std::optional<LossTiles> said = tiles(at, perRow[0], perRow[1], coordinate, false, context))
       return rowLosses(at, *said, perRow[1], vocabulary(), context, coordinate);
     return rowLosses(at, logits(at, perRow[0], context), perRow[1], rounded(), context, coordinate, softcap());
   }
@@ -248,7 +248,7 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
     Value x = perRow[0], labels = perRow[1];
     ScaledGradients d;
     SmallVector<Value> rows;
-    if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, {}, true}, context)) {
+    if (std::optional<LossTiles> tiles = head.tiles(at, x, labels, {}, true, context)) {
       rows = rowLosses(at, *tiles, labels, head.vocabulary(), context);
       d = scaledGradients(at, *tiles, labels, rows[0], op.getDsum(), context);
     } else {
@@ -284,7 +284,7 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
   auto body = [&](Operation *at, ArrayRef<Value> perRow, Value dweight) {
     Value x = perRow[0], labels = perRow[1], lse = perRow[2], place = op.getCoordinate();
     ScaledGradients d;
-    if (std::optional<LossTiles> tiles = head.tiles(at, x, {labels, place, true}, context))
+    if (std::optional<LossTiles> tiles = head.tiles(at, x, labels, place, true, context))
       d = scaledGradients(at, *tiles, labels, lse, op.getDsum(), context, place);
     else
       d.rows = rowGradients(at, head.logits(at, x, context), labels, lse, op.getDsum(), element, context, place,

@@ -1,5 +1,6 @@
 //===- LossKernels.cpp - cross entropy over any vocabulary, sums in a fixed order ---------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/SoftCap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -18,32 +19,6 @@ static constexpr int64_t kBlocksTogether = 4;
 
 namespace {
 
-/// Of a kernel whose logits are bounded, perhaps: c, a parameter.
-class Cap {
-public:
-  Cap() = default;
-  Cap(KernelBuilder &k, Type real, bool isThere) {
-    if (!isThere)
-      return;
-    cap = k.scalar("softcap", real);
-    inverse = 1.0 / cap;
-  }
-  /// c tanh(x / c)
-  Var of(Var x) const { return cap ? tanh(x * inverse) * cap : x; }
-  /// d times the slope of that, of bounded x.
-  Var slope(Var x, Var d) const {
-    if (!cap)
-      return d;
-    Var t = x * inverse;
-    return d * (1.0 - t * t);
-  }
-
-private:
-  Var cap, inverse;
-};
-
-std::string capName(double cap) { return cap > 0 ? "_softcap" : ""; }
-
 /// Parameters of a kernel of losses, and what it writes of a row once its lse is known:
 ///   loss = lse - x[label]  (0 for label < 0), live
 /// With `coordinate` c the row is the words [c size, (c + 1) size) of a vocabulary: target = x[label] or 0 takes the place of loss and live.
@@ -56,7 +31,8 @@ public:
                        : k.buffer("logits", element, {kDynamic, kDynamic})),
         labels(k.buffer("labels", k.i32(), {kDynamic})), place(part ? k.buffer("coordinate", k.i32(), {1}) : Var()),
         lse(k.buffer("lse", real, {kDynamic})), loss(k.buffer(part ? "target" : "loss", real, {kDynamic})),
-        live(part ? Var() : k.buffer("live", real, {kDynamic})), cap(k, real, isCapped), count(k.index("count")),
+        live(part ? Var() : k.buffer("live", real, {kDynamic})),
+        cap(isCapped ? SoftCap(k, real, /*approximate=*/false) : SoftCap()), count(k.index("count")),
         size(k.index("vocabulary")) {}
 
   void put(Var n, Var row) const {
@@ -80,7 +56,7 @@ public:
   Type real;
   bool part, ofTiles;
   Var logits, labels, place, lse, loss, live;
-  Cap cap;
+  SoftCap cap; ///< of logits; tiles know theirs
   Var count, size;
 
 private:
@@ -121,13 +97,14 @@ std::string lossOfTiles(StringRef name, Type element, bool part, OutlineContext 
 std::string lossOfWords(StringRef name, Type element, bool part, bool rounded, double cap, OutlineContext &context) {
   bool once = context.gpu;
   int64_t programRows = rowsOfProgram(context), width = wordsOfBlock(context);
-  std::string full = name.str() + (once && rounded && !element.isBF16() ? "_rounded" : "") + capName(cap);
+  std::string full =
+      name.str() + (once && rounded && !element.isBF16() ? "_rounded" : "") + SoftCap::suffix(cap > 0).str();
   return context.kernel(full, {"token"}, [&](KernelBuilder &k) {
     LossRows rows(k, element, part, /*ofTiles=*/false, cap > 0);
     Var size = rows.size, first = k.program(0) * programRows;
     Var lowest = k.tile({width}, rows.real, -3.0e38), lane = k.iota({width}, 0);
     k.loop(first, min(first + programRows, rows.count), 1, [&](Var n) {
-      auto block = [&](Var v, const Cap &cap) {
+      auto block = [&](Var v, const SoftCap &cap) {
         Var x = cap.of(cast(k.load(rows.logits, {n, v}, {width}, {.limit = size}), rows.real));
         return select(lt(lane, cast(size - v, k.i32())), x, lowest);
       };
@@ -177,7 +154,7 @@ static SmallVector<Value> runLosses(OutlineContext::Launch launch, Value labels,
   else
     launch.result("lse", perToken).result("loss", perToken).result("live", perToken);
   if (softcap > 0)
-    launch.scalar("softcap", softcap, real);
+    SoftCap::arguments(launch, softcap, real);
   return launch.index("count", count).index("vocabulary", vocabulary).run();
 }
 
@@ -212,13 +189,13 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
   Type scale = tensorType(dsum).getElementType();
   int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
   std::string name = std::string("cross_entropy_grad_") + (coordinate ? "part_" : "") + typeName(element) +
-                     (result != element ? "_" + typeName(result) : "") + capName(softcap);
+                     (result != element ? "_" + typeName(result) : "") + SoftCap::suffix(softcap > 0).str();
   std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
     Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), labels = k.buffer("labels", k.i32(), {kDynamic});
     Var lse = k.buffer("lse", real, {kDynamic}), dsum = k.buffer("dsum", scale, {1});
     Var place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var dlogits = k.buffer("dlogits", result, {kDynamic, kDynamic});
-    Cap cap(k, real, softcap > 0);
+    SoftCap cap = softcap > 0 ? SoftCap(k, real, /*approximate=*/false) : SoftCap();
     Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
     Var factor = cast(k.at(dsum, {0}), real), lane = k.iota({width}, 0);
     k.loop(first, min(first + rows, count), 1, [&](Var n) {
@@ -228,7 +205,7 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
       k.loop(0, size, width, [&](Var v) {
         Var x = cap.of(cast(k.load(logits, {n, v}, {width}, {.limit = size}), real)), p = exp(x - row);
         Var hit = eq(lane, label - cast(v, k.i32()));
-        Var d = cap.slope(x, (p - select(hit, p.like(1), p.like(0))) * weight);
+        Var d = cap.grad(x, (p - select(hit, p.like(1), p.like(0))) * weight);
         k.store(cast(d, result), dlogits, {n, v}, {.limit = size, .dims = {1}});
       });
     });
@@ -239,7 +216,7 @@ Value rowGradients(Operation *op, Value logits, Value labels, Value lse, Value d
   if (coordinate)
     launch.arg("coordinate", coordinate);
   if (softcap > 0)
-    launch.scalar("softcap", softcap, real);
+    SoftCap::arguments(launch, softcap, real);
   return launch.result("dlogits", RankedTensorType::get({count, vocabulary}, result), result == element ? "logits" : "")
       .index("count", count)
       .index("vocabulary", vocabulary)
@@ -252,6 +229,7 @@ static constexpr double kFarLse = 56;
 /// Of P = exp(x - r_t) for word v of tile t, in its place, E with  dlogits = scale E  for each row:
 ///   ordinary rows, all r_t = 0    scale = dsum exp(-lse)   E = P, at the label exp(x) - exp(lse)
 ///   all others                    scale = dsum             E = P exp(r_t - lse), at the label exp(x - lse) - 1
+/// Of bounded logits x both P and what stands at the label have the slope 1 - (x / c)^2 as a factor, which is at most 1.
 /// and scale = 0 for label < 0. Of an ordinary row one element is written and none is read: these are almost all. v counts from c size with `coordinate` c.
 ///
 /// Whatever the logits are, nothing overflows, and nothing is lost that f32 would tell from 0 beside 1. A tile's greatest logit is within kFarLogit of r_t, so
@@ -264,9 +242,10 @@ ScaledGradients scaledGradients(Operation *op, const LossTiles &tiles, Value lab
   auto type = tensorType(tiles.exponentials);
   int64_t count = type.getDimSize(0), vocabulary = type.getDimSize(1), side = tiles.side;
   int64_t together = ceilDiv(wordsOfBlock(context), side), width = together * side;
+  double softcap = tiles.softcap;
   Type scale = tensorType(dsum).getElementType(), element = type.getElementType();
-  std::string name =
-      std::string("cross_entropy_scales_") + (coordinate ? "part_" : "") + "of_tiles_" + std::to_string(side);
+  std::string name = std::string("cross_entropy_scales_") + (coordinate ? "part_" : "") + "of_tiles_" +
+                     std::to_string(side) + SoftCap::suffix(softcap > 0).str();
   std::string kernel = context.kernel(name, {"rows"}, [&](KernelBuilder &k) {
     Var exponentials = k.buffer("exponentials", element, {kDynamic, kDynamic});
     Var references = k.buffer("references", k.f32(), {kDynamic, kDynamic}),
@@ -274,6 +253,7 @@ ScaledGradients scaledGradients(Operation *op, const LossTiles &tiles, Value lab
     Var labels = k.buffer("labels", k.i32(), {kDynamic}), lse = k.buffer("lse", k.f32(), {kDynamic});
     Var dsum = k.buffer("dsum", scale, {1}), place = coordinate ? k.buffer("coordinate", k.i32(), {1}) : Var();
     Var dlogits = k.buffer("dlogits", element, {kDynamic, kDynamic}), scales = k.buffer("scales", k.f32(), {kDynamic});
+    SoftCap cap = softcap > 0 ? SoftCap(k, k.f32(), /*approximate=*/true) : SoftCap();
     Var count = k.index("count"), size = k.index("vocabulary"), tiles = k.size(references, 0);
     Var first = k.program(0) * kRowsOfTiles, lane = k.iota({width}, 0), factor = cast(k.at(dsum, {0}), k.f32());
     const int64_t shape[] = {kTilesTogether, kRowsOfTiles};
@@ -285,7 +265,7 @@ ScaledGradients scaledGradients(Operation *op, const LossTiles &tiles, Value lab
       Var label = k.at(labels, {n}), all = k.at(lse, {n});
       Var ordinary = both(le(row(furthest, n - first), 0.0), le(abs(all), kFarLse));
       Var one = select(ordinary, exp(all), 1); // what stands for a probability of 1
-      Var atLabel = (exp(k.at(labelLogits, {n}) - all) - 1) * one;
+      Var logit = k.at(labelLogits, {n}), atLabel = cap.grad(logit, (exp(logit - all) - 1) * one);
       k.put(select(ge(label, 0), factor / one, 0), scales, {n});
       if (coordinate)
         label = label - k.at(place, {0}) * cast(size, k.i32());
@@ -306,6 +286,8 @@ ScaledGradients scaledGradients(Operation *op, const LossTiles &tiles, Value lab
   launch.arg("label_logits", tiles.labelLogits).arg("labels", labels).arg("lse", lse).arg("dsum", dsum);
   if (coordinate)
     launch.arg("coordinate", coordinate);
+  if (softcap > 0)
+    SoftCap::arguments(launch, softcap, Float32Type::get(op->getContext()));
   launch.result("dlogits", type, "exponentials").result("scales", RankedTensorType::get({count}, computeType(element)));
   SmallVector<Value> results = launch.index("count", count).index("vocabulary", vocabulary).run();
   return {results[0], results[1]};

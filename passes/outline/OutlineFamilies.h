@@ -48,17 +48,19 @@ struct Product {
 };
 /// The product as a library call (f64: a launch) before `op`.
 mlir::Value matrixProduct(mlir::Operation *op, const Product &p, mlir::Type type, OutlineContext &context);
-/// What a loss reads of logits beside x and weights: labels of rows, the coordinate of a part of the words (null: all), whether a gradient follows.
+/// What a loss reads of logits beside x and weights: labels of rows, the coordinate of a part of the words (null: all), whether a gradient follows, what bounds logits (0: nothing).
 struct LossReads {
   mlir::Value labels, coordinate;
   bool exponentials;
+  double softcap;
 };
 /// What a product says of logits that are in no memory. Of each row and tile of `side` words (the last may be narrower) a reference, which is 0 unless the greatest
 /// logit is as far from 0 as kFarLogit, and the sum of exp(x - reference): f32 [tiles, rows], rows rounded up. The label's logit: f32 [rows], nothing where the label is
-/// none of these words. If asked for, exp(x - reference): bf16 [rows, words].
+/// none of these words. If asked for, exp(x - reference): bf16 [rows, words]. With a `softcap` c logits x are bounded, and these exponentials have their slope 1 - (x / c)^2 as a factor.
 struct LossTiles {
   mlir::Value references, sums, labelLogits, exponentials;
   int64_t side;
+  double softcap;
 };
 /// The greatest logit of a tile, relative to its reference, is at most this, up or down.
 inline constexpr double kFarLogit = 40;
@@ -66,8 +68,7 @@ inline constexpr double kFarLogit = 40;
 std::optional<LossTiles> lossTilesOf(mlir::Operation *op, const Product &p, mlir::RankedTensorType type,
                                      const LossReads &reads, OutlineContext &context);
 /// Why a loss of x weight has no such product; empty: it has.
-std::string whyNoLossTiles(mlir::Operation *op, mlir::Value x, mlir::Value weight, bool transposed,
-                           mlir::FloatAttr softcap, bool ownProducts);
+std::string whyNoLossTiles(mlir::Operation *op, mlir::Value x, mlir::Value weight, bool transposed, bool ownProducts);
 /// On a GPU (ProductSums.cpp), nothing where that has no such kernel: the sum of a_i op(b_i), a_i [.., k_i], b_i [k_i, n] or transposed, of bf16, as `type`
 /// [.., n]; with `offsets` b_i has a matrix for each group of rows.
 mlir::Value sumInOneKernel(mlir::Operation *op, mlir::ValueRange as, mlir::ValueRange bs, mlir::Value offsets,

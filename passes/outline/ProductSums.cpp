@@ -15,6 +15,7 @@
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/ProductTiles.h"
+#include "passes/outline/SoftCap.h"
 
 #include "passes/analysis/Views.h"
 
@@ -138,7 +139,8 @@ public:
       results = launch(part, types, results);
       firstTile += part.length / part.side;
     }
-    return {results[0], results[1], results[2], loss->exponentials ? results[3] : Value(), parts.front().side};
+    return {results[0],         results[1],   results[2], loss->exponentials ? results[3] : Value(),
+            parts.front().side, loss->softcap};
   }
 
 private:
@@ -254,6 +256,8 @@ private:
       launch.index("first_column", part.first).index("first_tile", firstTile);
       if (loss->coordinate)
         launch.arg("coordinate", loss->coordinate).index("vocabulary", n);
+      if (loss->softcap > 0)
+        SoftCap::arguments(launch, loss->softcap, Float32Type::get(op->getContext()));
     }
     if (end) {
       for (auto [i, operand] : llvm::enumerate(end->operands))
@@ -430,8 +434,9 @@ private:
 
   std::string lossKernel(bool behind) const {
     bool part = static_cast<bool>(loss->coordinate);
-    std::string kind = llvm::formatv("_{0}{1}{2}", loss->exponentials ? "softmax" : "loss", part ? "_part" : "",
-                                     behind ? "_behind" : "");
+    bool capped = loss->softcap > 0;
+    std::string kind = llvm::formatv("_{0}{1}{2}{3}", loss->exponentials ? "softmax" : "loss", part ? "_part" : "",
+                                     SoftCap::suffix(capped), behind ? "_behind" : "");
     return context.kernel(nameOf(kind), {"row", "column", "outer"}, [&](KernelBuilder &k) {
       Operands operands = declare(k);
       SmallVector<Var> results;
@@ -447,6 +452,7 @@ private:
       Var labels = k.buffer("labels", k.i32(), {kDynamic}), rows = k.index("rows");
       Var outer = k.program(2) * k.index("band") + k.program(0), number = k.index("first_tile") + k.program(1);
       Var column = k.index("first_column") + k.program(1) * columns, word = cast(column, k.i32());
+      SoftCap cap = capped ? SoftCap(k, k.f32(), /*approximate=*/true) : SoftCap();
       if (part)
         word = word + k.at(k.buffer("coordinate", k.i32(), {1}), {0}) * cast(k.index("vocabulary"), k.i32());
       eachTile(k, outer, m, alone(), [&](Var row) {
@@ -454,12 +460,14 @@ private:
         Var label = k.load(labels, {row}, {m}, {.limit = rows}) - word;
         Var here = both(ge(label, 0), lt(label, static_cast<double>(columns)));
         Var place = select(here, k.iota({m}, 0) + cast(row, k.i32()), -1);
-        Var logits = cast(tile(k, operands, {}, row, column, rows), type.getElementType()), top = maximum(logits, 1);
+        Var logits = cap.of(cast(tile(k, operands, {}, row, column, rows), type.getElementType())),
+            top = maximum(logits, 1);
         k.store(pick(logits, label), results[2], {0}, {.limit = rows, .rows = place});
         Var reference = top - min(max(top, -kFarLogit), kFarLogit);
         Var exponentials = exp(logits - expand(reference, 1, columns)), total = sum(exponentials, 1);
         if (loss->exponentials)
-          k.store(cast(exponentials, k.builder.getBF16Type()), results[3], {row, column}, {.limit = rows});
+          k.store(cast(cap.grad(logits, exponentials), k.builder.getBF16Type()), results[3], {row, column},
+                  {.limit = rows});
         k.store(reference, results[0], {number, row});
         k.store(total, results[1], {number, row});
       });
@@ -528,9 +536,7 @@ std::optional<LossTiles> lossTilesOf(Operation *op, const Product &p, RankedTens
   return std::nullopt;
 }
 
-std::string whyNoLossTiles(Operation *op, Value x, Value weight, bool transposed, FloatAttr softcap, bool ownProducts) {
-  if (softcap)
-    return "logits are capped"; // their exponentials are no function of a tile's that one factor makes
+std::string whyNoLossTiles(Operation *op, Value x, Value weight, bool transposed, bool ownProducts) {
   if (!ownProducts)
     return "products are not kernels of a GPU";
   OutlineContext context(op->getParentOfType<ModuleOp>());

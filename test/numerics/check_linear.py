@@ -251,11 +251,12 @@ def add_linear_loss(program, rng, dtype):
     wide = "f32" if dtype == "bf16" else dtype
     one = Type((1,), wide)
     cases = [(2, 21, 12, 70, False), (2, 150, 8, 4100, False), (2, 150, 8, 4100, True)]
+    capped = [(2, 22, 12, 333, True, 2.5)]  # beyond one block of words, and a rest of them
     if dtype == "bf16":
         cases = [(2, 21, 16, 80, False), (2, 150, 32, 4128, False), (2, 150, 32, 4128, True), (2, 21, 12, 70, False)]
-    capped = [(2, 22, 16 if dtype == "bf16" else 12, 333, True, 2.5)] # beyond one block of words, and a rest of them
+        capped = [(2, 22, 16, 333, True, 2.5), (2, 150, 32, 4128, False, 12.0)]
     for B, T, M, V, transposed, *cap in cases + capped:
-        f = program.function(f"linear_cross_entropy_v{V}_{'t_' if transposed else ''}{dtype}", dtype)
+        f = program.function(f"linear_cross_entropy_v{V}_{'t_' if transposed else ''}{'capped_' if cap else ''}{dtype}", dtype)
         cap = {"softcap": cap[0]} if cap else {}
         x, w = f.input("x", (B, T, M)), f.input("w", (V, M) if transposed else (M, V))
         labels, dsum = f.input("labels", (B, T), "i32"), f.input("dsum", (1,), wide)

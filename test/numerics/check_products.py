@@ -267,12 +267,12 @@ def add_loss(program, rng, R, K, N, ordinary=True):
         program.check(f, {"x": a, "w": b, "labels": ids, "dsum": [0.25]}, references, {"sum": 1e-6, "again": 1e-6, "dx": 4e-3, "dw": 4e-3}, f.name + label)
 
 
-def add_loss_part(program, rng, R, K, N):
-    """The gradient of the second of two parts of a vocabulary, whose lse is that of both."""
-    f = program.function(f"loss_part_{R}x{K}x{N}", "bf16")
+def add_loss_part(program, rng, R, K, N, **cap):
+    """The gradient of the second of two parts of a vocabulary, whose lse is that of both; perhaps of bounded logits (`softcap`)."""
+    f = program.function(f"loss_part_{R}x{K}x{N}{'_capped' if cap else ''}", "bf16")
     x, w, labels, dsum = f.input("x", (1, R, K)), f.input("w", (K, N)), f.input("labels", (1, R), "i32"), f.input("dsum", (1,), "f32")
     place, lse = f.input("coordinate", (1,), "i32"), f.input("lse", (1, R), "f32")
-    dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, place, lse, dsum], [x.type, Type((K, N), "f32")])
+    dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, place, lse, dsum], [x.type, Type((K, N), "f32")], **cap)
     f.output("dx", dx)
     f.output("dw", dw)
     ids = rng.integers(-N // 4, 2 * N, (1, R))
@@ -282,7 +282,7 @@ def add_loss_part(program, rng, R, K, N):
     beyond = np.array(b)
     b[-3] = 0  # only words of the other part are far above 0 in all of some rows
     for label, (a, b, c) in (("", ordinary), (" far", (a, b, beyond))):
-        (_, _, l), pull = cross_entropy(a @ np.concatenate([c, b], 1), ids)
+        (_, _, l), pull = cross_entropy(a @ np.concatenate([c, b], 1), ids, **cap)
         d = pull(0.25)[..., N:]
         arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25], "coordinate": np.array([1], np.int32), "lse": l}
         program.check(f, arrays, {"dx": d @ b.T, "dw": a[0].T @ d[0]}, {"dx": 4e-3, "dw": 4e-3}, f.name + label)
@@ -358,6 +358,7 @@ def main(parts="", share=""):
         program, rng = Program("products-loss"), np.random.default_rng(7)
         add_loss(program, rng, 288, 64, 65 * 256 + 128, ordinary=not short)  # two blocks of logits
         add_loss_part(program, rng, 288, 32, 8 * 256 + 128)
+        add_loss_part(program, rng, 288, 32, 6 * 256 + 128, softcap=100.0)  # of which some are far
         return program.finish()
     if parts == "pairs":  # four rows of tiles, the last a part, below each other; three columns of tiles of experts, 23, none, 8 and 2 rows of them
         program, rng = Program("products-pairs"), np.random.default_rng(7)
