@@ -204,7 +204,7 @@ void Translation::mixers(const Value &layers, Value &mixers, std::string &patter
     mixers = object(usedBy(pattern, {{"N", std::move(attentions)}, {"P", std::move(still)}}));
     return;
   }
-  Value linear = family.hybrid ? gatedDeltanet() : family.hasLightning ? lightning(attentions) : Value();
+  Value linear = family.hybrid ? gatedDeltanet(32, 16) : family.hasLightning ? lightning(attentions) : Value();
   if (family.hasLightning)
     attentions.fields.push_back(residual("full_attn_alpha_factor", "full_attn_beta_factor"));
   mixers = object(usedBy(pattern, {{"L", std::move(linear)}, {"N", std::move(attentions)}}));
@@ -560,6 +560,7 @@ std::optional<HuggingFaceModel> Translation::run() {
       : family.isXlstm      ? layersOfXlstm(mixing, layerPattern)
       : family.isGriffin    ? layersOfGriffin(layers, mixing, layerPattern)
       : family.isFla        ? layersOfFla(layers, mixing, layerPattern)
+      : family.isLara       ? layersOfLara(layers, mixing, layerPattern)
       : family.isOlmoHybrid ? layersOfOlmoHybrid(layers, mixing, layerPattern)
       : family.windowEvery  ? layersWithWindows(layers, mixing, layerPattern)
                             : mixers(layers, mixing, layerPattern);
@@ -579,6 +580,8 @@ std::optional<HuggingFaceModel> Translation::run() {
       ffns = feedForwardOfGriffin(ffnPattern);
     else if (family.isFla)
       ffns = feedForwardOfFla(ffnPattern);
+    else if (family.isLara)
+      ffns = expertsOfLara(ffnPattern);
     else if (family.isOlmoHybrid)
       ffns = feedForwardsOfOlmoHybrid(layerPattern, ffnPattern);
     else

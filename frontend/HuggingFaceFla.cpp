@@ -16,7 +16,8 @@ Value Translation::timesWidth(StringRef key, double usual, const Value &width, S
   if (factor == 0 || !integerIn(width, INT32_MAX))
     return named(numberValue(int64_t(1)), origin); // reported where they are read
   double all = static_cast<double>(width.integer) * factor, whole = std::round(all);
-  if (whole < 1 || whole > INT32_MAX || std::abs(all - whole) > 1e-5 * whole) {
+  constexpr double rounding = 1e-9;
+  if (whole < 1 || whole > INT32_MAX || std::abs(all - whole) > rounding * whole) {
     errors.report(key, llvm::formatv("{0} of {1} {2} are {3}; valid: a whole number above 0 of them",
                                      describe(numberValue(factor)), of, width.integer, describe(numberValue(all)))
                            .str());
@@ -99,9 +100,11 @@ Value Translation::gateOfFla(bool usual) {
     errors.report("use_gate", describe(uses) + " is not true or false");
   if (family.name != "gated_deltanet")
     return uses.boolean ? stringValue("silu") : Value();
-  Value kind = get("output_gate_activation", stringValue("swish"));
+  const Value swish = stringValue("swish"), *given = take("output_gate_activation"), &kind = given ? *given : swish;
   bool isSigmoid = isEqual(kind, stringValue("sigmoid"));
-  if (!isSigmoid && !isEqual(kind, stringValue("swish")) && !isEqual(kind, stringValue("silu")))
+  compare({"output_gate_activation"}, isSigmoid ? kind : swish, swish, /*null=*/nullptr,
+          isSigmoid ? std::vector<Value>() : std::vector<Value>{stringValue("silu")});
+  if (!isSigmoid && !isEqual(kind, swish) && !isEqual(kind, stringValue("silu")))
     errors.report("output_gate_activation", describe(kind) + R"( is not computed; valid: "swish", "silu", "sigmoid")");
   return !uses.boolean ? Value() : stringValue(isSigmoid ? "sigmoid" : "silu");
 }
@@ -144,12 +147,16 @@ Value Translation::linearOfFla() {
       add("gate_rank", values);
       add("output_gate_rank", values);
       add("output_gate_bias", boolValue(true));
-      const Value none, *bound = take("lower_bound");
+      const Value none, *bound = takeOptional("lower_bound"),
+                        *safe = takeOptional("safe_gate"); // which chooses a kernel
       compare({"lower_bound"}, bound ? *bound : none, none);
-      if (bound && bound->kind != Kind::null)
+      if (bound && bound->isNumber() && bound->number == 0)
+        errors.report("lower_bound", "0 leaves no decay; valid: a number below 0, or null");
+      else if (bound)
         add("lower_bound", named(*bound, "lower_bound"));
-      Value safe = get("safe_gate", boolValue(false));
-      if (safe.boolean && (!bound || bound->kind == Kind::null))
+      if (safe && safe->kind != Kind::boolean)
+        errors.report("safe_gate", describe(*safe) + " is not true or false");
+      else if (safe && safe->boolean && !bound)
         errors.report("lower_bound", "is missing beside safe_gate true; valid: a number below 0");
     } else {
       add("output_gate", gateOfFla(true));
@@ -178,9 +185,46 @@ Value Translation::attentionOfFla(const Value &spec, StringRef at) {
       {"head_dim", shareOfHead(std::move(all), heads, isWhole ? StringRef("num_heads") : StringRef(heads.origin))},
       {"qkv_bias", take("qkv_bias", boolValue(false))},
       {"rope", object({{"theta", take("rope_theta", numberValue(1e4))}})}};
-  if (window.kind != Kind::null)
+  if (window.kind != Kind::null && !integerIn(window, INT32_MAX))
+    errors.report(window.origin, describe(window) + " is not an integer above 0; valid: that, or null");
+  else if (window.kind != Kind::null)
     fields.push_back({"window", std::move(window)});
   return object(std::move(fields));
+}
+
+/// What is said of attention, as it is, or with what the library writes of keys that are left out, or without these; an object, or a list of one.
+void Translation::compareAttention(const Value &given) {
+  const Value none;
+  const Field usual[] = {
+      {"num_kv_heads", none}, {"qkv_bias", boolValue(false)}, {"window_size", none}, {"rope_theta", numberValue(1e4)}};
+  std::vector<Value> whole, least;
+  for (const Value &spec : given.kind == Kind::array ? llvm::ArrayRef(given.items) : llvm::ArrayRef(given)) {
+    const Value *heads = spec.kind == Kind::object ? spec.find("num_heads") : nullptr;
+    std::vector<Field> all, few;
+    for (StringRef key : {"layers", "num_heads"})
+      if (const Value *value = heads ? spec.find(key) : nullptr) {
+        all.push_back({key.str(), *value});
+        few.push_back({key.str(), *value});
+      }
+    for (const Field &field : usual) {
+      const Value *own = heads ? spec.find(field.name) : nullptr;
+      const Value &otherwise = field.name == "num_kv_heads" && heads ? *heads : field.value;
+      const Value &value = own && own->kind != Kind::null ? *own : otherwise;
+      all.push_back({field.name, value});
+      if (!isEqual(value, otherwise))
+        few.push_back({field.name, value});
+    }
+    if (heads) {
+      whole.push_back(objectValue(std::move(all)));
+      least.push_back(objectValue(std::move(few)));
+    }
+  }
+  std::vector<Value> same = {arrayValue(whole), arrayValue(least)};
+  if (whole.size() == 1)
+    same.insert(same.end(), {whole[0], least[0]});
+  if (whole.empty())
+    same.push_back(none);
+  compare({"attn"}, given, none, /*null=*/&none, same);
 }
 
 /// L: linear, other letters: attention of the kinds that `attn` lists, in their layers.
@@ -196,7 +240,6 @@ void Translation::layersOfFla(const Value &layers, Value &mixers, std::string &p
   std::vector<Field> kinds;
   Value linear = linearOfFla();
   const Value none, *attn = take("attn");
-  compare({"attn"}, attn ? *attn : none, none);
   auto add = [&](const Value &spec, const std::string &at) {
     if (spec.kind != Kind::object)
       return errors.report(at, describe(spec) + R"( is not an object; valid: {"layers": [..], "num_heads": N, ..})");
@@ -233,6 +276,7 @@ void Translation::layersOfFla(const Value &layers, Value &mixers, std::string &p
       add(spec, llvm::formatv("attn[{0}]", i).str());
   else if (attn && attn->kind != Kind::null)
     add(*attn, "attn");
+  compareAttention(attn ? *attn : none);
   kinds.push_back({"L", std::move(linear)});
   pattern = shortest(each);
   mixers = object(usedBy(pattern, std::move(kinds)));
@@ -241,10 +285,12 @@ void Translation::layersOfFla(const Value &layers, Value &mixers, std::string &p
 /// Two thirds of so many times the width, up to a multiple of 256.
 Value Translation::feedForwardOfFla(std::string &pattern) {
   constexpr int64_t step = 256;
-  const Value none, *given = takeOptional("intermediate_size"), *ratio = takeOptional("hidden_ratio");
-  const Value usual = numberValue(int64_t(family.name == "retnet" ? 2 : 4)), &factor = ratio ? *ratio : usual;
-  compare({"intermediate_size"}, given ? *given : none, none);
-  compare({"hidden_ratio"}, factor, usual);
+  const Value none, *given = takeOptional("intermediate_size"), *ratio = take("hidden_ratio");
+  const Value usual = numberValue(int64_t(family.name == "retnet" ? 2 : 4)), ofNull = numberValue(int64_t(4)),
+              &factor = !ratio                      ? usual
+                        : ratio->kind == Kind::null ? ofNull
+                                                    : *ratio;
+  // Shapes say the width, whatever it is computed from.
   Value width = given ? named(*given, "intermediate_size") : Value();
   if (!given) {
     int64_t features = 1;
@@ -252,6 +298,10 @@ Value Translation::feedForwardOfFla(std::string &pattern) {
       errors.report("hidden_ratio", describe(factor) + " is not a number above 0 to 1024");
     else if (integerIn(hidden, INT32_MAX))
       features = static_cast<int64_t>(static_cast<double>(hidden.integer) * factor.number * 2 / 3);
+    if (features < 1)
+      errors.report("hidden_ratio",
+                    describe(factor) +
+                        llvm::formatv(" of hidden_size {0} leaves no features; valid: more", hidden.integer).str());
     width = named(numberValue(std::max<int64_t>(step, (features + step - 1) / step * step)),
                   "hidden_size * hidden_ratio", hidden.line);
   }

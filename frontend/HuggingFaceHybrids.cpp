@@ -14,20 +14,21 @@ Value json::usualRopeOfLfm3() {
                       {"partial_rotary_factor", numberValue(0.5)}});
 }
 
-/// C, N or W of each layer of LFM3, by the list of types.
-std::string Translation::typesOfLfm3(const Value &layers) {
-  static constexpr std::pair<StringRef, char> names[] = {
-      {"conv", 'C'}, {"full_attention", 'N'}, {"sliding_attention", 'W'}};
+/// Letters of the kinds of layers that a list names, or `usual` of each layer.
+std::string Translation::typesAmong(llvm::ArrayRef<std::pair<StringRef, char>> names,
+                                    llvm::function_ref<char(int64_t layer)> usualOf, const Value &layers) {
   constexpr StringRef key = "layer_types";
-  auto listOf = [](StringRef pattern) {
+  auto listOf = [&](StringRef pattern) {
     std::vector<Value> types;
     for (char letter : pattern)
       types.push_back(stringValue(llvm::find_if(names, [&](auto &each) { return each.second == letter; })->first));
     return arrayValue(std::move(types));
   };
-  std::string usual, each;
+  std::string usual, each, valid;
+  for (auto [name, letter] : names)
+    valid += (valid.empty() ? "\"" : ", \"") + name.str() + "\"";
   for (int64_t layer = 0; integerIn(layers, 1024) && layer < layers.integer; ++layer)
-    usual += layer % 4 == 2 ? 'N' : layer % 4 == 0 && layer > 0 ? 'W' : 'C';
+    usual += usualOf(layer);
   const Value *types = takeOptional(key);
   if (types && types->kind != Kind::array)
     errors.report(key, describe(*types) + " is not a list or null");
@@ -38,8 +39,7 @@ std::string Translation::typesOfLfm3(const Value &layers) {
     for (auto [i, type] : llvm::enumerate(types->items)) {
       auto known = llvm::find_if(names, [&](auto &each) { return isEqual(type, stringValue(each.first)); });
       if (known == std::end(names))
-        errors.report(llvm::formatv("{0}[{1}]", key, i).str(),
-                      describe(type) + " is not computed; valid: \"conv\", \"full_attention\", \"sliding_attention\"");
+        errors.report(llvm::formatv("{0}[{1}]", key, i).str(), describe(type) + " is not computed; valid: " + valid);
       else
         each += known->second;
     }
@@ -47,6 +47,15 @@ std::string Translation::typesOfLfm3(const Value &layers) {
     each = usual;
   compare({key.str()}, listOf(each), listOf(usual));
   return each.empty() ? "N" : shortest(each);
+}
+
+/// C: a gated short convolution, N: attention, W: with a window.
+std::string Translation::typesOfLfm3(const Value &layers) {
+  return typesAmong(
+      {{"conv", 'C'}, {"full_attention", 'N'}, {"sliding_attention", 'W'}},
+      [](int64_t layer) { return layer % 4 == 2                ? 'N'
+                                 : layer % 4 == 0 && layer > 0 ? 'W'
+                                                               : 'C'; }, layers);
 }
 
 /// C: a gated short convolution, N: attention. By the list of types, or that of layers with attention.
@@ -223,4 +232,31 @@ Value Translation::feedForwardsOfOlmoHybrid(StringRef layerPattern, std::string 
   std::vector<Field> dense = {{"kind", stringValue("dense")}, {"hidden", std::move(intermediate)}}, ofOutput = dense;
   ofOutput.push_back({"norm_placement", stringValue("output")});
   return object(usedBy(pattern, {{"D", object(std::move(dense))}, {"E", object(std::move(ofOutput))}}));
+}
+
+//===- Lara -------------------------------------------------------------------------------------------------------===//
+
+/// L: the gated delta rule, N: attention without positions, W: with a window, where heads turn.
+void Translation::layersOfLara(const Value &layers, Value &mixers, std::string &pattern) {
+  pattern = typesAmong(
+      {{"linear_attention", 'L'}, {"full_attention", 'N'}, {"sliding_attention", 'W'}},
+      [](int64_t layer) { return "LWLNW"[layer % 5]; }, layers);
+  Value local = attention(), all = local;
+  for (Field &field : all.fields)
+    if (field.name == "rope")
+      field.value = Value();
+  addWindow(local, pattern, 512);
+  mixers = object(usedBy(pattern, {{"L", gatedDeltanet(16, 8)}, {"W", std::move(local)}, {"N", std::move(all)}}));
+}
+
+/// Experts in all layers, beside one that every token sees, without a gate.
+Value Translation::expertsOfLara(std::string &pattern) {
+  std::vector<Field> fields =
+      moe(get("num_experts", numberValue(family.experts)), get("num_experts_per_tok", numberValue(family.topK)),
+          get("moe_intermediate_size", numberValue(family.expertHidden)),
+          get("norm_topk_prob", boolValue(family.normalizes)));
+  fields.push_back({"shared_hidden", get("shared_expert_intermediate_size", numberValue(family.sharedHidden))});
+  balanceLoss();
+  pattern = "M";
+  return object({{"M", object(std::move(fields))}});
 }

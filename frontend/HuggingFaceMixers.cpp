@@ -6,10 +6,10 @@ using namespace braid;
 using namespace braid::json;
 using llvm::StringRef;
 
-Value Translation::gatedDeltanet() {
+Value Translation::gatedDeltanet(int64_t heads, int64_t keyHeads) {
   return object({{"kind", stringValue("gated_deltanet")},
-                 {"heads", get("linear_num_value_heads", numberValue(int64_t(32)))},
-                 {"key_heads", get("linear_num_key_heads", numberValue(int64_t(16)))},
+                 {"heads", get("linear_num_value_heads", numberValue(heads))},
+                 {"key_heads", get("linear_num_key_heads", numberValue(keyHeads))},
                  {"head_dim", get("linear_key_head_dim", numberValue(int64_t(128)))},
                  {"value_dim", get("linear_value_head_dim", numberValue(int64_t(128)))},
                  {"conv", object({{"kernel", get("linear_conv_kernel_dim", numberValue(int64_t(4)))}})},

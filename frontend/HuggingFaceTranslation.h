@@ -37,7 +37,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3 and OLMo Hybrid, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3, OLMo Hybrid and Lara, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -117,7 +117,7 @@ private:
   Value ropeScaling(const Value &rope, llvm::StringRef key, llvm::StringRef type, llvm::StringRef layers);
   Value attention();
   bool turns();
-  Value gatedDeltanet();
+  Value gatedDeltanet(int64_t heads, int64_t keyHeads);
   Value lightning(const Value &attention);
   Field residual(llvm::StringRef alpha, llvm::StringRef beta);
   Value mamba();
@@ -187,12 +187,16 @@ private:
   bool isGemma2() const { return family.name == "gemma2"; }
   void fixedKeysOfGemma();
   bool isLfm3() const { return family.name == "lfm3"; }
+  std::string typesAmong(llvm::ArrayRef<std::pair<llvm::StringRef, char>> names,
+                         llvm::function_ref<char(int64_t layer)> usualOf, const Value &layers);
   std::string typesOfLfm2(const Value &layers);
   std::string typesOfLfm3(const Value &layers);
   void layersOfLfm(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardsOfLfm(const Value &layers, std::string &pattern);
   Value tiedOfLfm();
   void fixedKeysOfLfm();
+  void layersOfLara(const Value &layers, Value &mixers, std::string &pattern);
+  Value expertsOfLara(std::string &pattern);
   void layersOfOlmoHybrid(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardsOfOlmoHybrid(llvm::StringRef layerPattern, std::string &pattern);
   std::string blockTypesOfGriffin(const Value &layers);
@@ -215,6 +219,7 @@ private:
   Value gateOfFla(bool usual);
   Value linearOfFla();
   Value attentionOfFla(const Value &spec, llvm::StringRef at);
+  void compareAttention(const Value &given);
   void layersOfFla(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardOfFla(std::string &pattern);
   void fixedKeysOfFla();

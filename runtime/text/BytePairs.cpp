@@ -62,6 +62,11 @@ Expected<BytePairs> BytePairs::ofRanks(std::vector<std::pair<std::string, int32_
   for (int byte = 0; byte < 256; ++byte)
     if (!result.tokenOf(letterOfByte(static_cast<unsigned char>(byte))))
       return Status::error(ErrorCode::corruptFile, "the byte 0x{:02x} is no token", byte);
+  constexpr size_t mostLetters = 1024;
+  for (const auto &[text, token] : result.tokens)
+    if (text.size() > mostLetters)
+      return Status::error(ErrorCode::unsupported, "token {} has {} letters of bytes; valid: at most {}", token,
+                           text.size(), mostLetters);
   for (const auto &[text, token] : result.tokens)
     for (size_t at = firstCharacterBytes(text); at < text.size();
          at += firstCharacterBytes(std::string_view(text).substr(at))) {

@@ -29,7 +29,7 @@ public:
 
   // Of tokens alone, by their ranks, which are their numbers: of neighbours that together are a token those whose token is
   // the least are joined first, and a piece that is a token is that one. Bytes are letters (Pieces.h). An error: a byte
-  // is no token, or two tokens are the same.
+  // is no token, two tokens are the same, or one is longer than 1024 bytes.
   static Expected<BytePairs> ofRanks(std::vector<std::pair<std::string, int32_t>> vocabulary);
 
   // Appends the tokens of a piece, which is valid UTF-8 and not empty. Any number of threads at once.

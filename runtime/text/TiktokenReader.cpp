@@ -91,9 +91,9 @@ Expected<const RanksClass *> classOf(const TokenizerFields &top) {
     }
   } else {
     at = "tokenizer_class";
-    BRAID_ASSIGN(name, top.textOr("tokenizer_class", ""));
+    BRAID_ASSIGN(name, top.text("tokenizer_class"));
   }
-  if (size_t repository = name.find("--"); repository != std::string::npos)
+  if (size_t repository = name.rfind("--"); repository != std::string::npos)
     name.erase(0, repository + 2);
   for (const RanksClass &known : classes)
     if (name == known.name)
@@ -111,16 +111,25 @@ Expected<std::vector<AddedToken>> readAdded(const TokenizerFields &top, int64_t 
       BRAID_ASSIGN(TokenizerFields fields, TokenizerFields::of(value, added.at(key)));
       int64_t number = -1;
       auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), number);
-      if (error != std::errc() || end != key.data() + key.size() || number < first || number >= mostTokens)
-        return Status::error(ErrorCode::corruptFile, "{}: valid: a number from {} on, behind the ranks, to {}",
-                             fields.at(), first, mostTokens - 1);
-      BRAID_ASSIGN(tokens[number], readAddedToken(fields));
+      if (error != std::errc() || end != key.data() + key.size() || number < first || number >= first + reserved)
+        return Status::error(ErrorCode::corruptFile, "{}: valid: a number from {}, behind the ranks, to {}",
+                             fields.at(), first, first + reserved - 1);
+      BRAID_ASSIGN(AddedToken token, readAddedToken(fields));
+      if (token.singleWord || token.leftStrip || token.rightStrip) // which the class's own encode() does not look at
+        return Status::error(ErrorCode::unsupported, "{}: single_word, lstrip or rstrip is true; valid: false",
+                             fields.at());
+      tokens[number] = std::move(token);
     }
   }
   std::vector<AddedToken> result;
   for (int64_t number = first; number < first + reserved; ++number)
     if (auto [token, fresh] = tokens.try_emplace(number); fresh)
       token->second.content = fmt::format("<|reserved_token_{}|>", number);
+  std::map<std::string_view, int64_t> known;
+  for (const auto &[number, token] : tokens)
+    if (auto [other, fresh] = known.emplace(token.content, number); !fresh)
+      return Status::error(ErrorCode::corruptFile, "added_tokens_decoder: '{}' has the numbers {} and {}",
+                           escaped(token.content), other->second, number);
   for (auto &[number, token] : tokens) {
     token.token = static_cast<int32_t>(number);
     result.push_back(std::move(token));

@@ -228,8 +228,12 @@ Expected<std::shared_ptr<const Tokenizer>> Tokenizer::parseRanks(std::string_vie
 Expected<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string &path) {
   std::error_code error;
   std::string file = path;
-  if (std::filesystem::is_directory(path, error))
-    file = fileIn(path).value_or(fmt::format("{}/{}", path, files[0]));
+  if (std::filesystem::is_directory(path, error)) {
+    std::optional<std::string> inside = fileIn(path);
+    if (!inside)
+      return Status::error(ErrorCode::notFound, "{}: holds neither {} nor {}", path, files[0], files[1]);
+    file = *std::move(inside);
+  }
   BRAID_ASSIGN(std::string text, readTextFile(file));
   std::string name = std::filesystem::path(file).filename();
   if (!name.ends_with(".tiktoken") && name != files[1])

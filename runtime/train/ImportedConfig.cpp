@@ -27,7 +27,7 @@ const Json *find(const Json &config, std::string_view path) {
 
 std::string shown(const Json &value) {
   constexpr size_t most = 80;
-  std::string text = value.is_array() ? value.dump(-1, ' ', /*ensure_ascii=*/true) : "";
+  std::string text = value.is_structured() ? value.dump(-1, ' ', /*ensure_ascii=*/true) : "";
   return text.empty() || text.size() > most ? shownValue(value) : text;
 }
 

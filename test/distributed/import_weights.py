@@ -161,7 +161,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma", "kda", "retnet") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma", "lara_mini", "kda", "retnet") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -350,7 +350,9 @@ for family, wheres in {
         "gemma2": [{}, {"sliding_window_size": 9}, {"attn_logit_softcapping": 4.0}],
         "recurrent_gemma": [{}, {"attention_window_size": 9}],
         "xlstm": [{}, {"qk_dim_factor": 0.5}],
-        "gla": [{}, {"fuse_norm": False}, {"attn": None}, {"norm_eps": 1e-3}, {"num_kv_heads": 1}],
+        "gla": [{}, {"fuse_norm": False}, {"attn": None}, {"norm_eps": 1e-3}, {"num_kv_heads": 1},
+                {"attn": [{"layers": [1], "num_heads": 4, "num_kv_heads": 2, "qkv_bias": False, "window_size": None, "rope_theta": 10000.0}], "hidden_ratio": 3, "intermediate_size": 256},
+                {"attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "window_size": 9}}],
         "falcon_mamba": [{}, {"intermediate_size": 96}, {"mixer_rms_eps": 1e-3}],
         "gemma3_text": [{}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None}},
                         {"rope_parameters": {"sliding_attention": {"rope_theta": 500.0}}}, {"rope_local_base_freq": 500.0}, {"rope_theta": 1e4},

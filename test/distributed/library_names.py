@@ -81,6 +81,10 @@ WITH_CONVOLUTIONS = {
     "olmo_hybrid": BASE | {"layer_types": ["linear_attention", "full_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_key_head_dim": 8,
                            "linear_value_head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": None}},
 }
+WITH_CONVOLUTIONS["lara_mini"] = {key: value for key, value in BASE.items() if key != "intermediate_size"} | {
+    "layer_types": ["linear_attention", "sliding_attention", "full_attention"], "head_dim": 12, "sliding_window": 8, "num_experts": 4, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
+    "linear_value_head_dim": 12}
 # Matrix memories, whose projections may be one matrix; gated recurrent units or attention.
 XLSTM = SMALL | {"num_hidden_layers": 2, "num_heads": 4, "ffn_round_up_to_multiple_of": 8}
 RECURRENT = {
@@ -188,6 +192,24 @@ def of_qwen3_next(family, ours):
         theirs |= {at + "A_log": of["lsm.a_log"], at + "dt_bias": of["lsm.dt_bias"], at + "norm.weight": of["lsm.norm.weight"],
                    at + "out_proj.weight": of["lsm.wo"].T}
     return theirs | {"mtp.fc.weight": np.ones((3, 2), np.float32)}
+
+
+def of_lara(ours):
+    """All that a gated delta rule reads is one matrix, all experts are two tensors; a shared expert without a gate."""
+    theirs = of_transformers("qwen3_next", {name: value for name, value in ours.items() if not any(part in name for part in ("lsm.", "shared.", "moe.w"))})
+    for layer in range(BASE["num_hidden_layers"]):
+        of = {name.split(".", 2)[2]: value for name, value in ours.items() if name.startswith(f"layers.{layer}.")}
+        at = f"model.layers.{layer}."
+        gates, opened, down = (of[f"moe.{part}"].transpose(0, 2, 1) for part in ("w1", "w3", "w2"))
+        theirs |= {at + "mlp.experts.gate_up_proj": np.concatenate([gates, opened], axis=1), at + "mlp.experts.down_proj": down}
+        theirs |= {at + f"mlp.shared_expert.{name}_proj.weight": of["shared." + part].T for part, name in (("w1", "gate"), ("w3", "up"), ("w2", "down"))}
+        if "lsm.wq" in of:
+            at += "linear_attn."
+            theirs[at + "in_proj.weight"] = np.concatenate([of[f"lsm.w{x}"].T for x in "qkvgba"])
+            theirs[at + "conv1d.weight"] = np.concatenate([of[f"lsm.conv_{x}.weight"] for x in "qkv"])[:, None, :]
+            theirs |= {at + "A_log": of["lsm.a_log"], at + "dt_bias": of["lsm.dt_bias"], at + "out_norm.weight": of["lsm.norm.weight"],
+                       at + "out_proj.weight": of["lsm.wo"].T}
+    return theirs
 
 
 def of_gemma(family, ours):
@@ -483,6 +505,8 @@ def of_fla(family, ours):
 def of_family(family, ours):
     if family in FLA:
         return of_fla(family, ours)
+    if family == "lara_mini":
+        return of_lara(ours)
     if family in RECURRENT:
         return of_griffin(ours) if family == "recurrent_gemma" else of_xlstm(family, ours)
     if family in WITH_CONVOLUTIONS:

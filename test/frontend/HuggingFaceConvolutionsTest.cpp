@@ -122,10 +122,36 @@ TEST(HuggingFace, OlmoHybrid) {
                                                        R"("or":"model.layers.3.feedforward_layer_norm.weight"})");
 }
 
+TEST(HuggingFace, LaraMini) {
+  expectDescription(
+      config("lara_mini", R"("vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 5, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 24, "sliding_window": 12, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 40, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16,
+    "linear_value_head_dim": 24, "tie_word_embeddings": false, "rope_parameters": {"rope_theta": 500, "rope_type": "default"})"),
+      R"j({"name": "lara_mini", "vocab_size": 256, "d_model": 64, "num_layers": 5, "context_len": 131072, "tie_embeddings": false,
+    "dtype": "f32", "norm": {"kind": "rms", "eps": 1e-6}, "layer_pattern": "LWLNW", "mixers": {"L": {"kind": "gated_deltanet", "heads": 4,
+    "key_heads": 2, "head_dim": 16, "value_dim": 24, "conv": {"kernel": 4}, "norm_eps": 1e-6}, "W": {"kind": "attention", "heads": 4,
+    "kv_heads": 2, "head_dim": 24, "rope": {"theta": 500}, "qk_norm": true, "window": 12}, "N": {"kind": "attention", "heads": 4,
+    "kv_heads": 2, "head_dim": 24, "rope": null, "qk_norm": true}}, "ffn_pattern": "M", "ffns": {"M": {"kind": "moe", "num_experts": 8,
+    "top_k": 3, "expert_hidden": 32, "router": {"normalize": true, "balance_loss": 0, "z_loss": 0}, "shared_hidden": 40}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})j");
+  Parsed parsed = parse(config("lara_mini"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  EXPECT_EQ(parameters(*parsed.spec), 7'281'684'672);
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.wa"),
+            R"({"name":"model.layers.{layer}.linear_attn.in_proj.weight","rows":[6160,6176],"transposed":true})");
+  EXPECT_EQ(
+      imported(parsed, "layers.{layer}.moe.w3"),
+      R"({"name":"model.layers.{layer}.mlp.experts.gate_up_proj","rows":[512,1024],"stacked":true,"transposed":true})");
+}
+
 TEST(HuggingFace, ConvolutionErrors) {
   const std::tuple<const char *, const char *, const char *> cases[] = {
       {"lfm2", R"("layer_types": ["conv", "linear_attention"], "num_hidden_layers": 2)",
        R"(2: layer_types[1]: "linear_attention" is not computed; valid: "conv", "full_attention")"},
+      {"lara_mini", R"("layer_types": ["conv", "linear_attention"], "num_hidden_layers": 2)",
+       R"(2: layer_types[0]: "conv" is not computed; valid: "linear_attention", "full_attention", "sliding_attention")"},
+      {"lara_mini", R"("sliding_window": null)", "2: sliding_window: null is not an integer above 0"},
       {"lfm2", R"("num_hidden_layers": 2, "full_attn_idxs": [2])",
        "2: full_attn_idxs[0]: 2 is no layer; valid: 0 to num_hidden_layers - 1"},
       {"lfm2", R"("block_ffn_dim_multiplier": 0)",

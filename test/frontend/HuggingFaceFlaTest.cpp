@@ -34,6 +34,8 @@ TEST(HuggingFace, FlaGla) {
     "dtype": "bf16", "norm": {"kind": "rms", "eps": 1e-6}, "layer_pattern": "L", "mixers": {"L": {"kind": "gla", "heads": 4,
     "kv_heads": 4, "head_dim": 32, "value_dim": 64, "norm_eps": 1e-6}}, "ffn_pattern": "D", "ffns": {"D": {"kind": "dense",
     "hidden": 768}}, "init": {"kind": "normal", "std": 0.006, "scale_output": false}})j");
+  EXPECT_EQ(std::get<DenseSpec>(parse(config("retnet")).spec->ffns.at('D')).hidden, 2816);
+  EXPECT_EQ(std::get<DenseSpec>(parse(config("retnet", R"("hidden_ratio": null)")).spec->ffns.at('D')).hidden, 5632);
   Parsed parsed = parse(config("gla"));
   EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.wf2"),
             R"({"name":"model.layers.{layer}.attn.gk_proj.1.weight","transposed":true})");
@@ -100,6 +102,14 @@ TEST(HuggingFace, FlaErrors) {
       {"kda", R"("safe_gate": true)",
        "config.json:1: lower_bound: is missing beside safe_gate true; valid: a number below 0"},
       {"kda", R"("lower_bound": 1)", "config.json:2: lower_bound: 1 is out of range; valid: -1e+06 to 0"},
+      {"kda", R"("lower_bound": 0)", "config.json:2: lower_bound: 0 leaves no decay; valid: a number below 0, or null"},
+      {"kda", R"("safe_gate": 1)", "config.json:2: safe_gate: 1 is not true or false"},
+      {"retnet", R"("hidden_ratio": 0.0001)",
+       "config.json:2: hidden_ratio: 1e-04 of hidden_size 2048 leaves no features; valid: more"},
+      {"transformer", R"("window_size": 0)",
+       "config.json:2: window_size: 0 is not an integer above 0; valid: that, or null"},
+      {"gla", R"("attn": {"layers": [0], "num_heads": 4, "window_size": 0})",
+       "config.json:2: attn.window_size: 0 is not an integer above 0; valid: that, or null"},
       {"transformer", R"("qk_norm": true)",
        "config.json:2: qk_norm: true of a transformer config is not computed; valid: false"},
       {"transformer", R"("num_heads": 3)",

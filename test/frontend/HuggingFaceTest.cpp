@@ -212,6 +212,7 @@ TEST(HuggingFace, Refusals) {
               "nemotron_h, bamba, "
               "granitemoehybrid, granite, granitemoe, smollm3, dots1, "
               "deepseek_v2, deepseek_v3, kimi_k2, kimi_linear, bailing_hybrid, lfm2, lfm2_moe, lfm3, olmo_hybrid, "
+              "lara_mini, "
               "olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
               "gemma, gemma2, recurrent_gemma, gemma3_text, falcon_h1, zamba2, gpt_oss, ernie4_5_moe, "
               "gla, retnet, gated_deltanet, delta_net, kda, transformer",

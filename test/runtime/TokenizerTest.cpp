@@ -73,16 +73,16 @@ TEST(Tokenizers, TextsAreThoseOfTheLibrary) {
 
 constexpr std::string_view configOfRanks =
     R"({"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", null]},
-  "added_tokens_decoder": {"258": {"content": "[BOS]", "special": true}, "600": {"content": "<far>"}}})";
+  "added_tokens_decoder": {"258": {"content": "[BOS]", "special": true}, "515": {"content": "<last>"}}})";
 
 TEST(Tokenizers, Ranks) {
   auto read = Tokenizer::parseRanks(ranksOfBytes(), configOfRanks, "a/tiktoken.model");
   ASSERT_TRUE(read) << read.message();
   const std::shared_ptr<const Tokenizer> &tokenizer = *read;
-  EXPECT_EQ(*TextEncoder(tokenizer).encode("the[BOS]that\u00e9<|reserved_token_300|><far>"),
-            (std::vector<int32_t>{1, 258, 0, 99, 118, 0xc3 + 2, 0xa9 + 2, 300, 600}));
-  EXPECT_EQ(decoded(tokenizer, {1, 258, 0xc3 + 2, 0xa9 + 2, 300, 517}, false), "the\u00e9<|reserved_token_300|>");
-  EXPECT_EQ(tokenizer->vocabulary(), 601);
+  EXPECT_EQ(*TextEncoder(tokenizer).encode("the[BOS]that\u00e9<|reserved_token_300|><last>"),
+            (std::vector<int32_t>{1, 258, 0, 99, 118, 0xc3 + 2, 0xa9 + 2, 300, 515}));
+  EXPECT_EQ(decoded(tokenizer, {1, 258, 0xc3 + 2, 0xa9 + 2, 300, 516}, false), "the\u00e9<|reserved_token_300|>");
+  EXPECT_EQ(tokenizer->vocabulary(), 516);
   EXPECT_EQ(tokenizer->tokenOf("[BOS]"), 258);
   EXPECT_EQ(tokenizer->path(), "a/tiktoken.model");
   ASSERT_EQ(tokenizer->sources().size(), 2u);
@@ -120,9 +120,17 @@ TEST(Tokenizers, WhatRanksMayNotSay) {
   EXPECT_EQ(ofConfig("[]").find("a/tokenizer_config.json: "), 0u);
   std::string with =
       R"({"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer"]}, "added_tokens_decoder": )";
-  EXPECT_EQ(
-      ofConfig(with + R"({"7": {"content": "x"}}})"),
-      "a/tokenizer_config.json: added_tokens_decoder.7: valid: a number from 258 on, behind the ranks, to 16777215");
+  EXPECT_EQ(ofConfig(with + R"({"7": {"content": "x"}}})"),
+            "a/tokenizer_config.json: added_tokens_decoder.7: valid: a number from 258, behind the ranks, to 515");
+  EXPECT_EQ(ofConfig(with + R"({"258": {"content": "x", "lstrip": true}}})"),
+            "a/tokenizer_config.json: added_tokens_decoder.258: single_word, lstrip or rstrip is true; valid: false");
+  EXPECT_EQ(ofConfig(with + R"({"258": {"content": "x"}, "260": {"content": "x"}}})"),
+            "a/tokenizer_config.json: added_tokens_decoder: 'x' has the numbers 258 and 260");
+  EXPECT_EQ(ofConfig("{}"), "a/tokenizer_config.json: tokenizer_class: is missing; valid: a string");
+  std::string large;
+  for (int i = 0; i < 500; ++i)
+    large += "YWFh";
+  EXPECT_EQ(ofRanks(large + " 258"), "a/tiktoken.model: token 258 has 1500 letters of bytes; valid: at most 1024");
   EXPECT_EQ(ofConfig(with + R"({"258": {}}})"),
             "a/tokenizer_config.json: added_tokens_decoder.258.content: is missing; valid: a string");
   EXPECT_EQ(ofConfig(with + "3}"), "a/tokenizer_config.json: added_tokens_decoder: is 3; valid: an object");

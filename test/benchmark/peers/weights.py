@@ -5,7 +5,7 @@ trained them for three steps and written them back?
 
 Needs PyTorch and transformers, and braid-compile and braid-run in PATH; no GPU. For each family: the config compiled, a prefill of 32 tokens
 and a token decoded behind it, from the files as transformers writes them (f32, several of them), then from a checkpoint, whose export
-transformers reads; of some families from fp8. Where flash-linear-attention is installed its families, too (fla_on_cpu.py). Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
+transformers reads; of some families from fp8. Where flash-linear-attention is installed: its families, and no others (fla_on_cpu.py). Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
 transformers misses a tensor of the export.
 """
 import json
@@ -210,6 +210,12 @@ FAMILIES["olmo_hybrid"] = [
     OLMO | {"layer_types": ["full_attention", "linear_attention", "linear_attention"], "linear_num_key_heads": 2, "linear_num_value_heads": 4,
             "linear_key_head_dim": 16, "linear_value_head_dim": 24, "linear_conv_kernel_dim": 3, "linear_allow_neg_eigval": False,
             "num_key_value_heads": 2, "tie_word_embeddings": True}]
+# The gated delta rule, attention with a window where heads turn, attention without positions; experts beside a shared one without a gate.
+LARA = {key: value for key, value in BASE.items() if key != "intermediate_size"} | {
+    "head_dim": 24, "sliding_window": 12, "num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 40,
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 24}
+FAMILIES["lara_mini"] = [LARA | {"num_hidden_layers": 6}, LARA | {"layer_types": ["full_attention", "linear_attention", "sliding_attention"], "norm_topk_prob": False,
+                                                                  "tie_word_embeddings": False, "linear_conv_kernel_dim": 3}]
 # Kimi delta attention with bounded decays, latent attention with a gate for every head.
 LING = {key: value for key, value in LATENT.items() if key not in ("n_routed_experts", "num_experts_per_tok", "n_shared_experts")} | {
     "num_local_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "num_mtp_layers": 0, "head_dim": 12, "pad_token_id": 0, "eos_token_id": 1}
@@ -240,9 +246,9 @@ FLA = {
     "transformer": [{"num_heads": 4}, {"num_heads": 4, "num_kv_heads": 2, "qkv_bias": True, "window_size": 12, "rope_theta": 500.0, "tie_word_embeddings": True}]}
 try:
     import fla_on_cpu  # noqa: F401
+    FAMILIES = FLA  # beside it transformers computes parts of other models with its kernels, on GPUs
 except ImportError:
     FLA = {}
-FAMILIES |= FLA
 PREFILL = 32
 
 
@@ -334,6 +340,8 @@ def compare(family, more, folder):
         given = {"vocab_size": 256, "hidden_size": 128, "num_hidden_layers": 3}  # widths of keys and values in its caches are multiples of 64
     if family == "recurrent_gemma":
         given = {key: value for key, value in BASE.items() if key != "initializer_range"}
+    if family == "lara_mini":
+        given = {}
     if family in FLA:
         given = {key: BASE[key] for key in ("vocab_size", "hidden_size", "num_hidden_layers", "initializer_range", "max_position_embeddings")}
     if family == "nemotron_h":
