@@ -147,7 +147,28 @@ public:
   void touch(const void *address, int64_t bytes, bool writes, uint32_t since) {
     touch(address, bytes, writes, current, since);
   }
-  void touch(const void *address, int64_t bytes, bool writes) { touch(address, bytes, writes, now()); }
+  /// Mostly a unit that nobody, or only this thread, has touched since the last barrier.
+  [[gnu::always_inline]] void touch(const void *address, int64_t bytes, bool writes) {
+    SharedMemory &memory = own();
+    const auto first = static_cast<uint64_t>(static_cast<const char *>(address) - memory.begin);
+    if (first >= knownBytes)
+      return;
+    SharedPart &part = memory.parts[first / SharedPart::kBytes];
+    const uint32_t mine = fibers[current].touch, step = memory.step;
+    if (mine >= step && part.isUnit(first, bytes)) [[likely]] {
+      Units unit = part.unitAt(first % SharedPart::kBytes);
+      auto isFree = [&](uint32_t number) { return number < step || number == mine; };
+      if (isFree(*unit.written)) [[likely]] {
+        if (isFree(*unit.read)) [[likely]] {
+          *(writes ? unit.written : unit.read) = mine;
+          return;
+        }
+        if (!writes && *unit.read == step)
+          return;
+      }
+    }
+    touch(address, bytes, writes, current, step);
+  }
   /// Of the async proxy.
   void fence() {
     ++self().fences;
@@ -202,14 +223,14 @@ private:
   }
 
   /// `thread` may be kSeveral, of a warp or warpgroup.
-  void touch(const void *address, int64_t bytes, bool writes, int64_t thread, uint32_t since) {
+  [[gnu::noinline]] void touch(const void *address, int64_t bytes, bool writes, int64_t thread, uint32_t since) {
     SharedMemory &memory = own();
     const auto first = static_cast<uint64_t>(static_cast<const char *>(address) - memory.begin);
     if (first >= knownBytes)
       return;
     SharedPart &part = memory.parts[first / SharedPart::kBytes];
     const uint32_t mine = thread == kSeveral ? memory.step : touchOf(memory, thread);
-    if (bytes == part.unitBytes() && first % static_cast<uint64_t>(bytes) == 0) [[likely]] {
+    if (part.isUnit(first, bytes)) [[likely]] {
       Units unit = part.unitAt(first % SharedPart::kBytes);
       touchUnit(memory, *unit.written, *unit.read, writes, thread, since, mine);
       return;
@@ -265,9 +286,10 @@ private:
   void turnTo(int64_t i) {
     current = i;
     currentRank = threads == blockThreads ? 0 : i / blockThreads;
+    ownMemory = memories.data() + currentRank;
   }
-  SharedMemory &own() { return memories[rank()]; }
-  const SharedMemory &own() const { return memories[rank()]; }
+  SharedMemory &own() { return *ownMemory; }
+  const SharedMemory &own() const { return *ownMemory; }
   /// The warpgroup of a thread, of all blocks.
   int64_t groupOf(int64_t i) const {
     return i / blockThreads * ceilDiv(blockThreads, kGroup) + i % blockThreads / kGroup;
@@ -329,6 +351,7 @@ private:
   const bool ignoresBarriers = isSet("BRAID_EMULATE_BARRIERS", "off");
   std::vector<int64_t> order;
   std::vector<SharedMemory> memories; ///< by rank
+  SharedMemory *ownMemory = nullptr; ///< of the thread that runs
   std::unique_ptr<Pages> globalPages;
   char *global = nullptr; ///< of the block that runs
   std::mt19937 random{1};

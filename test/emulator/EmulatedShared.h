@@ -57,7 +57,10 @@ public:
 
   /// Of a launch that begins.
   void clear() { resize(mostShift); }
-  int64_t unitBytes() const { return int64_t(1) << shift; }
+  /// Whether these bytes of shared memory are one.
+  bool isUnit(uint64_t first, int64_t bytes) const {
+    return bytes == int64_t(1) << shift && (first & static_cast<uint64_t>(bytes - 1)) == 0;
+  }
   Units unitAt(uint64_t first) { return {written + (first >> shift), read + (first >> shift), 1}; }
   /// From byte `first` of it on.
   Units at(int64_t first, int64_t bytes) {
