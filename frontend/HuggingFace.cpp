@@ -257,7 +257,7 @@ void Translation::fixedKeys() {
   else if (family.isGriffin)
     fixedKeysOfGriffin();
   else if (!family.isZamba && !family.isXlstm && !family.isFla)
-    only("hidden_act", stringValue("silu"));
+    only("hidden_act", stringValue("silu"), /*nullable=*/false, /*same=*/{stringValue("swish")});
   if (family.isXlstm)
     return fixedKeysOfXlstm();
   if (family.isFla)

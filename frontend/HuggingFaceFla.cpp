@@ -75,11 +75,14 @@ std::vector<Field> Translation::gatedOfFla(double expandK, double expandV) {
   };
   if (!flag("use_output_gate", true))
     fields.push_back({"output_gate", Value()});
-  if (family.name == "retnet") // whose model hands these to no layer
-    for (StringRef key : {"use_short_conv", "conv_size"})
-      (void)take(key);
-  else if (Value taps = get("conv_size", numberValue(int64_t(4))); flag("use_short_conv", false))
-    fields.push_back({"conv", object({{"kernel", std::move(taps)}, {"bias", boolValue(false)}})});
+  bool isRetnet = family.name == "retnet"; // whose model hands these to no layer
+  if (isRetnet)
+    (void)take("use_short_conv");
+  if (!isRetnet && flag("use_short_conv", false))
+    fields.push_back(
+        {"conv", object({{"kernel", get("conv_size", numberValue(int64_t(4)))}, {"bias", boolValue(false)}})});
+  else
+    (void)take("conv_size");
   only("feature_map", Value());
   only("elementwise_affine", boolValue(true));
   return fields;
@@ -192,37 +195,45 @@ Value Translation::attentionOfFla(const Value &spec, StringRef at) {
   return object(std::move(fields));
 }
 
-/// What is said of attention, as it is, or with what the library writes of keys that are left out, or without these; an object, or a list of one.
+/// What is said of attention, with or without each key that says what the library does without it; an object, or a list of one. Of longer lists with all such keys, or none.
 void Translation::compareAttention(const Value &given) {
   const Value none;
   const Field usual[] = {
       {"num_kv_heads", none}, {"qkv_bias", boolValue(false)}, {"window_size", none}, {"rope_theta", numberValue(1e4)}};
-  std::vector<Value> whole, least;
+  std::vector<std::vector<Value>> forms; // of each, the shortest first
   for (const Value &spec : given.kind == Kind::array ? llvm::ArrayRef(given.items) : llvm::ArrayRef(given)) {
     const Value *heads = spec.kind == Kind::object ? spec.find("num_heads") : nullptr;
-    std::vector<Field> all, few;
+    if (!heads)
+      continue; // none, or reported
+    std::vector<Field> needed, optional;
     for (StringRef key : {"layers", "num_heads"})
-      if (const Value *value = heads ? spec.find(key) : nullptr) {
-        all.push_back({key.str(), *value});
-        few.push_back({key.str(), *value});
-      }
+      if (const Value *value = spec.find(key))
+        needed.push_back({key.str(), *value});
     for (const Field &field : usual) {
-      const Value *own = heads ? spec.find(field.name) : nullptr;
-      const Value &otherwise = field.name == "num_kv_heads" && heads ? *heads : field.value;
-      const Value &value = own && own->kind != Kind::null ? *own : otherwise;
-      all.push_back({field.name, value});
-      if (!isEqual(value, otherwise))
-        few.push_back({field.name, value});
+      const Value *own = spec.find(field.name), &otherwise = field.name == "num_kv_heads" ? *heads : field.value;
+      bool isUsual = !own || own->kind == Kind::null || isEqual(*own, otherwise);
+      (isUsual ? optional : needed).push_back({field.name, isUsual ? otherwise : *own});
     }
-    if (heads) {
-      whole.push_back(objectValue(std::move(all)));
-      least.push_back(objectValue(std::move(few)));
+    std::vector<Value> &all = forms.emplace_back();
+    for (size_t chosen = 0; chosen < size_t(1) << optional.size(); ++chosen) {
+      std::vector<Field> fields = needed;
+      for (auto [i, field] : llvm::enumerate(optional))
+        if (chosen >> i & 1)
+          fields.push_back(field);
+      all.push_back(objectValue(std::move(fields)));
     }
   }
-  std::vector<Value> same = {arrayValue(whole), arrayValue(least)};
-  if (whole.size() == 1)
-    same.insert(same.end(), {whole[0], least[0]});
-  if (whole.empty())
+  std::vector<Value> same, shortest, longest;
+  for (const std::vector<Value> &all : forms) {
+    shortest.push_back(all.front());
+    longest.push_back(all.back());
+  }
+  if (forms.size() == 1)
+    for (const Value &form : forms.front())
+      same.insert(same.end(), {form, arrayValue({form})});
+  else
+    same = {arrayValue(shortest), arrayValue(longest)};
+  if (forms.empty())
     same.push_back(none);
   compare({"attn"}, given, none, /*null=*/&none, same);
 }

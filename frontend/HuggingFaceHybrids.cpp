@@ -255,7 +255,11 @@ Value Translation::expertsOfLara(std::string &pattern) {
       moe(get("num_experts", numberValue(family.experts)), get("num_experts_per_tok", numberValue(family.topK)),
           get("moe_intermediate_size", numberValue(family.expertHidden)),
           get("norm_topk_prob", boolValue(family.normalizes)));
-  fields.push_back({"shared_hidden", get("shared_expert_intermediate_size", numberValue(family.sharedHidden))});
+  Value shared = get("shared_expert_intermediate_size", numberValue(family.sharedHidden));
+  if (isEqual(shared, numberValue(int64_t(0))))
+    errors.report("shared_expert_intermediate_size", "0 leaves no shared expert; valid: an integer above 0");
+  else
+    fields.push_back({"shared_hidden", std::move(shared)});
   balanceLoss();
   pattern = "M";
   return object({{"M", object(std::move(fields))}});

@@ -176,7 +176,7 @@ void Translation::fixedKeysOfOnePart() {
     for (StringRef key : {"attention_dropout", "hidden_dropout"})
       only(key, numberValue(int64_t(0)), /*nullable=*/true);
   } else {
-    only("hidden_act", stringValue("silu"));
+    only("hidden_act", stringValue("silu"), /*nullable=*/false, /*same=*/{stringValue("swish")});
   }
   if (!isMamba())
     (void)take("time_step_rank"); // Mamba's

@@ -92,10 +92,12 @@ private:
     compare({one.str(), two.str()}, a ? *a : b ? *b : otherwise, otherwise);
     return named(a ? *a : b ? *b : std::move(otherwise), a ? one : b ? two : one);
   }
-  void only(llvm::StringRef key, const Value &valid, bool nullable = false) {
+  /// `same`: other names of it.
+  void only(llvm::StringRef key, const Value &valid, bool nullable = false, const std::vector<Value> &same = {}) {
     const Value *v = take(key);
-    compare({key.str()}, valid, valid);
-    if (v && !isEqual(*v, valid) && !(nullable && v->kind == Kind::null))
+    compare({key.str()}, valid, valid, /*null=*/nullptr, same);
+    auto isSame = [&](const Value &other) { return isEqual(*v, other); };
+    if (v && !isSame(valid) && !llvm::any_of(same, isSame) && !(nullable && v->kind == Kind::null))
       errors.report(key, describe(*v) + " of " + configOf(family.name) + " is not computed; valid: " + describe(valid) +
                              (nullable ? ", null" : ""));
   }

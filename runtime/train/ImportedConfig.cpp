@@ -25,10 +25,31 @@ const Json *find(const Json &config, std::string_view path) {
   }
 }
 
+constexpr size_t mostShown = 80;
+
+std::string textOf(const Json &value) {
+  return value.is_structured() ? value.dump(-1, ' ', /*ensure_ascii=*/true) : shownValue(value);
+}
+
 std::string shown(const Json &value) {
-  constexpr size_t most = 80;
-  std::string text = value.is_structured() ? value.dump(-1, ' ', /*ensure_ascii=*/true) : "";
-  return text.empty() || text.size() > most ? shownValue(value) : text;
+  std::string text = textOf(value);
+  return value.is_structured() && text.size() > mostShown ? text.substr(0, mostShown) + ".." : text;
+}
+
+// Goes down to where two that are not equal differ first, as long as they have the same items: "[2].window_size".
+std::string goToDifference(const Json *&one, const Json *&other) {
+  std::string place;
+  while (one->type() == other->type() && one->is_structured() && one->size() == other->size()) {
+    auto a = one->begin(), b = other->begin();
+    while (*a == *b && (one->is_array() || a.key() == b.key()))
+      ++a, ++b;
+    if (one->is_object() && a.key() != b.key())
+      break;
+    place += one->is_array() ? fmt::format("[{}]", a - one->begin()) : fmt::format(".{}", escaped(a.key()));
+    one = &*a;
+    other = &*b;
+  }
+  return place;
 }
 
 // A number that JSON does not have, which transformers writes as {"__float__": "Infinity"}, is the string, in lists too.
@@ -144,12 +165,14 @@ Status checkConfig(const Program &program, const std::string &directory) {
     if (there == plain(value) ||
         (entry.contains("same") && std::ranges::find(entry["same"], there) != entry["same"].end()))
       continue;
-    std::string found =
-        said ? fmt::format("is {}", shown(*said)) : fmt::format("is left out, which says {}", shown(entry["absent"]));
+    std::string place = escaped(key);
+    const Json *theirs = said ? said : &entry["absent"], *ours = &value;
+    if (said && std::max(textOf(*theirs).size(), textOf(*ours).size()) > mostShown)
+      place += goToDifference(theirs, ours);
     return Status::error(
-        "{}: {} {}, but program {} was compiled with {}; valid: a program compiled from this config, or "
+        "{}: {} is {}{}, but program {} was compiled with {}; valid: a program compiled from this config, or "
         "weights that lie beside the other",
-        path, escaped(key), found, program.path(), shown(value));
+        path, place, said ? "" : "left out, which says ", shown(*theirs), program.path(), shown(*ours));
   }
   return Status::success();
 }

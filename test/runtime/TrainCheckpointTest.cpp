@@ -403,6 +403,20 @@ TEST(TrainCheckpoint, AConfigBesideWeightsSaysWhatTheProgramsSaid) {
     EXPECT_EQ(check(limit, std::string(R"({"model_type": "m", "limit": )") + same + "}"), "") << same;
   EXPECT_EQ(check(limit, R"({"model_type": "m"})"), "");
   EXPECT_EQ(check(limit, R"({"model_type": "m", "limit": [0.0, 0.05]})"), config + "limit is [0.0,0.05]");
+  // What is too long to be shown is by its first difference, where it has the same items.
+  const std::string attn = R"({"heads": 4, "layers": [1, 5], "window": 12, "note": ")" + std::string(70, 'x') + R"("})",
+                    list = R"([{"keys": ["attn"], "value": [)" + attn + R"(], "absent": null}])";
+  auto beside = [&](const std::string &from, const std::string &to) {
+    std::string other = attn;
+    other.replace(other.find(from), from.size(), to);
+    return check(list, R"({"model_type": "m", "attn": [)" + other + "]}");
+  };
+  EXPECT_EQ(beside("12", "13"), config + "attn[0].window is 13");
+  EXPECT_EQ(beside("[1, 5]", "[1, 6]"), config + "attn[0].layers[1] is 6");
+  EXPECT_EQ(beside("[1, 5]", "[1]"), config + "attn[0].layers is [1]");
+  EXPECT_EQ(beside("heads", "parts"), config + R"(attn[0] is {"layers":[1,5],"note":")" + std::string(56, 'x') + "..");
+  EXPECT_EQ(check(list, R"({"model_type": "m", "attn": 5})"), config + "attn is 5");
+  EXPECT_EQ(check(list, R"({"model_type": "m"})"), config + "attn is left out, which says null");
   // What no compiler wrote is no crash.
   for (const char *damaged : {"", "{}", "[1]", R"([{"keys": []}])", R"([{"keys": ["a"], "value": 1}])",
                               R"([{"keys": [1], "value": 1, "absent": 1}])"})
