@@ -632,10 +632,8 @@ std::optional<HuggingFaceModel> Translation::run() {
   llvm::append_range(fields, shared);
   if (family.hasLightning)
     fields.push_back({"residual", object({{"from", stringValue("normed")}})});
-  if (Value sandwich = isLfm3() ? get("use_sandwich_norm", boolValue(true)) : Value(); sandwich.boolean)
+  if (isLfm3() && flag("use_sandwich_norm", true))
     fields.push_back({"norm_placement", stringValue("sandwich")});
-  else if (isLfm3() && sandwich.kind != Kind::boolean)
-    errors.report("use_sandwich_norm", describe(sandwich) + " is not true or false");
   if (family.placement != "pre")
     fields.push_back({"norm_placement", stringValue(family.placement)});
   if (family.isGemma && hidden.isNumber() && hidden.number > 0)

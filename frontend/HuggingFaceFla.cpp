@@ -67,12 +67,6 @@ std::vector<Field> Translation::gatedOfFla(double expandK, double expandV) {
   std::vector<Field> fields = {{"kind", stringValue(family.name)}};
   headsOfFla(fields, expandK, expandV);
   fields.push_back({"kv_heads", headsOr("num_kv_heads", fields.back().value)});
-  auto flag = [&](StringRef key, bool usual) {
-    Value value = get(key, boolValue(usual));
-    if (value.kind != Kind::boolean)
-      errors.report(key, describe(value) + " is not true or false");
-    return value.boolean;
-  };
   if (!flag("use_output_gate", true))
     fields.push_back({"output_gate", Value()});
   bool isRetnet = family.name == "retnet"; // whose model hands these to no layer
@@ -98,18 +92,16 @@ void Translation::deltaOfFla(std::vector<Field> &fields) {
 
 /// The gate of a delta rule whose key `use_gate` may leave it out.
 Value Translation::gateOfFla(bool usual) {
-  Value uses = get("use_gate", boolValue(usual));
-  if (uses.kind != Kind::boolean)
-    errors.report("use_gate", describe(uses) + " is not true or false");
+  bool uses = flag("use_gate", usual);
   if (family.name != "gated_deltanet")
-    return uses.boolean ? stringValue("silu") : Value();
+    return uses ? stringValue("silu") : Value();
   const Value swish = stringValue("swish"), *given = take("output_gate_activation"), &kind = given ? *given : swish;
   bool isSigmoid = isEqual(kind, stringValue("sigmoid"));
   compare({"output_gate_activation"}, isSigmoid ? kind : swish, swish, /*null=*/nullptr,
           isSigmoid ? std::vector<Value>() : std::vector<Value>{stringValue("silu")});
   if (!isSigmoid && !isEqual(kind, swish) && !isEqual(kind, stringValue("silu")))
     errors.report("output_gate_activation", describe(kind) + R"( is not computed; valid: "swish", "silu", "sigmoid")");
-  return !uses.boolean ? Value() : stringValue(isSigmoid ? "sigmoid" : "silu");
+  return !uses ? Value() : stringValue(isSigmoid ? "sigmoid" : "silu");
 }
 
 Value Translation::linearOfFla() {

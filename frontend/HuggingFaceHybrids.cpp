@@ -90,10 +90,7 @@ void Translation::layersOfLfm(const Value &layers, Value &mixers, std::string &p
                        {"output_bias", bias}});
   Value all = attention(), local;
   if (isLfm3()) {
-    Value opens = get("use_attention_gate", boolValue(true));
-    if (opens.kind != Kind::boolean)
-      errors.report("use_attention_gate", describe(opens) + " is not true or false");
-    if (opens.boolean) {
+    if (flag("use_attention_gate", true)) {
       all.fields.push_back({"output_gate", stringValue("sigmoid")});
       all.fields.push_back({"output_gate_per", stringValue("head")});
     }
@@ -146,11 +143,8 @@ Value Translation::feedForwardsOfLfm(const Value &layers, std::string &pattern) 
   for (int64_t layer = 0; isCount && integerIn(layers, 1024) && layer < layers.integer; ++layer)
     pattern += layer < first.integer ? 'D' : 'M';
   pattern = pattern.empty() ? "M" : shortest(pattern);
-  Value corrects = get("use_expert_bias", boolValue(true));
-  if (corrects.kind != Kind::boolean)
-    errors.report("use_expert_bias", describe(corrects) + " is not true or false");
   std::vector<Field> router =
-      corrects.boolean ? correctedRouter() : std::vector<Field>{{"score", stringValue("sigmoid")}};
+      flag("use_expert_bias", true) ? correctedRouter() : std::vector<Field>{{"score", stringValue("sigmoid")}};
   router.push_back({"scale", get("routed_scaling_factor", numberValue(family.expertScale))});
   Value experts = get("num_experts", numberValue(family.experts)),
         topK = get("num_experts_per_tok", numberValue(family.topK)),

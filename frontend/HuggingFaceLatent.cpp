@@ -166,16 +166,15 @@ Value Translation::bailingDelta(const Value &layers, std::string &pattern) {
   Value heads = written("num_attention_heads", "linear_num_heads", numberValue(family.heads)),
         width = written("head_dim", "linear_head_dim", numberValue(int64_t(128))),
         taps = written("short_conv_kernel_size", "linear_conv_kernel_dim", numberValue(int64_t(4)));
-  Value isBounded = get("kda_safe_gate", boolValue(true)), bound = get("kda_lower_bound", numberValue(int64_t(-5)));
-  if (isBounded.kind != Kind::boolean)
-    errors.report("kda_safe_gate", describe(isBounded) + " is not true or false");
-  if (isBounded.boolean && !(bound.isNumber() && bound.number < 0))
+  Value bound = get("kda_lower_bound", numberValue(int64_t(-5)));
+  bool isBounded = flag("kda_safe_gate", true);
+  if (isBounded && !(bound.isNumber() && bound.number < 0))
     errors.report("kda_lower_bound", describe(bound) + " is not a number below 0");
   std::vector<Field> fields = {
       {"kind", stringValue("kda")},           {"heads", std::move(heads)},
       {"head_dim", std::move(width)},         {"conv", object({{"kernel", std::move(taps)}})},
       {"gate_rank", numberValue(int64_t(0))}, {"norm_eps", get("rms_norm_eps", numberValue(family.eps))}};
-  if (isBounded.boolean)
+  if (isBounded)
     fields.push_back({"lower_bound", std::move(bound)});
   return object(std::move(fields));
 }

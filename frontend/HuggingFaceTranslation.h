@@ -68,6 +68,12 @@ private:
     compare({key.str()}, v ? *v : otherwise, otherwise);
     return named(v ? *v : std::move(otherwise), key);
   }
+  bool flag(llvm::StringRef key, bool usual) {
+    Value value = get(key, boolValue(usual));
+    if (value.kind != Kind::boolean)
+      errors.report(key, describe(value) + " is not true or false");
+    return value.boolean;
+  }
   /// The first of the keys that is there has this value, or one of `same`; `absent` is what it says to leave all out,
   /// `null` what null says where that is not the same.
   void compare(llvm::ArrayRef<std::string> keys, const Value &value, const Value &absent, const Value *null = nullptr,

@@ -81,10 +81,8 @@ Value Translation::sharedAttention() {
             .str());
   int64_t size = isSized ? std::max<int64_t>(1, 2 * hidden.integer / heads.integer) : 1;
   Value width = named(numberValue(size), "2 * hidden_size / num_attention_heads", heads.line);
-  Value turns = get("use_mem_rope", boolValue(false)), turned;
-  if (turns.kind != Kind::boolean)
-    errors.report("use_mem_rope", describe(turns) + " is not true or false");
-  if (turns.boolean)
+  Value turned;
+  if (flag("use_mem_rope", false))
     turned = rope(width);
   else // of rotations that none has
     for (StringRef key : {"rope_theta", "rope_parameters", "rope_scaling"})
@@ -117,17 +115,15 @@ void Translation::layersOfZamba(const Value &layers, Value &mixers, std::vector<
   mixers = object({{"M", mambaOfZamba(bias)}});
   std::string pattern = hybridLayers(layers);
   constexpr int64_t most = 26; // letters
-  Value blocks = get("num_mem_blocks", numberValue(int64_t(1))), rank = get("adapter_rank", numberValue(int64_t(128))),
-        adapts = get("use_shared_attention_adapter", boolValue(false));
+  Value blocks = get("num_mem_blocks", numberValue(int64_t(1))), rank = get("adapter_rank", numberValue(int64_t(128)));
   if (!integerIn(blocks, most))
     errors.report("num_mem_blocks", describe(blocks) + " is not an integer from 1 to " + std::to_string(most));
-  if (adapts.kind != Kind::boolean)
-    errors.report("use_shared_attention_adapter", describe(adapts) + " is not true or false");
+  bool adapts = flag("use_shared_attention_adapter", false);
   if (!integerIn(rank, INT32_MAX))
     errors.report("adapter_rank", describe(rank) + " is not an integer above 0");
   Value attention = sharedAttention(), ffn = sharedFfn(bias);
   if (const Value *heads = attention.find("heads"), *kvHeads = attention.find("kv_heads");
-      adapts.boolean && heads->kind == Kind::integer && !isEqual(*heads, *kvHeads))
+      adapts && heads->kind == Kind::integer && !isEqual(*heads, *kvHeads))
     errors.report("num_key_value_heads",
                   llvm::formatv("{0} with use_shared_attention_adapter, whose products are of num_attention_heads {1}; "
                                 "valid: {1}",
@@ -142,7 +138,7 @@ void Translation::layersOfZamba(const Value &layers, Value &mixers, std::vector<
   std::vector<Field> injects;
   for (int64_t block = 0; block < std::min(count, uses); ++block) {
     std::vector<Field> fields = {{"attention", attention}, {"ffn", ffn}, {"ffn_adapter_rank", rank}};
-    if (adapts.boolean)
+    if (adapts)
       fields.push_back({"attention_adapter_rank", rank});
     injects.push_back({std::string(1, static_cast<char>('A' + block)), object(std::move(fields))});
   }
