@@ -19,7 +19,25 @@ static StringRef programName = "braid-compile";
 
 void braid::setProgramName(StringRef name) { programName = name; }
 
-void braid::printError(const Twine &message) { llvm::errs() << programName << ": error: " << message << '\n'; }
+static llvm::raw_ostream *kept = nullptr;
+
+static llvm::raw_ostream &messages() { return kept ? *kept : llvm::errs(); }
+
+KeptMessages::KeptMessages() : stream(text) { kept = &stream; }
+
+KeptMessages::~KeptMessages() { kept = nullptr; }
+
+std::string KeptMessages::firstError() const {
+  SmallVector<StringRef> lines;
+  StringRef(text).split(lines, '\n');
+  std::string before = (programName + ": error: ").str();
+  for (StringRef line : lines)
+    if (line.consume_front(before))
+      return line.str();
+  return "";
+}
+
+void braid::printError(const Twine &message) { messages() << programName << ": error: " << message << '\n'; }
 
 static StringRef severityName(DiagnosticSeverity severity) {
   switch (severity) {
@@ -56,17 +74,17 @@ static void printLine(FileLineColLoc file, StringRef source) {
   StringRef text = source.split('\n').first;
   if (text.empty() || text.size() > maxColumns || file.getColumn() > text.size() + 1)
     return;
-  llvm::errs() << shownText(text, maxColumns) << '\n';
+  messages() << shownText(text, maxColumns) << '\n';
   // Letters that are escaped would move the mark.
   if (llvm::all_of(text, [](char c) { return llvm::isPrint(c); }))
-    llvm::errs().indent(file.getColumn() - 1) << "^\n";
+    messages().indent(file.getColumn() - 1) << "^\n";
 }
 
 void braid::printDiagnostic(Diagnostic &diagnostic, StringRef source) {
   auto print = [&](Diagnostic &one, StringRef prefix) {
     FileLineColLoc file;
     std::string place = placeOf(one.getLocation(), file);
-    llvm::errs() << prefix << severityName(one.getSeverity()) << ": " << place;
+    messages() << prefix << severityName(one.getSeverity()) << ": " << place;
     std::string text = one.str();
     // Of a function that came from a description: its name stands before, and nobody wrote an op.
     if (StringRef op = "'func.func' op "; !file && !place.empty() && StringRef(text).starts_with(op))
@@ -74,7 +92,7 @@ void braid::printDiagnostic(Diagnostic &diagnostic, StringRef source) {
     SmallVector<StringRef> lines;
     StringRef(text).split(lines, '\n');
     for (StringRef line : lines)
-      llvm::errs() << shownText(line, maxLetters) << '\n';
+      messages() << shownText(line, maxLetters) << '\n';
     if (file && !source.empty())
       printLine(file, source);
   };

@@ -3,6 +3,7 @@
 #define COMPILER_DIAGNOSTICS_H
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/raw_ostream.h"
 
 namespace braid {
 
@@ -16,6 +17,21 @@ void printError(const llvm::Twine &message);
 /// "braid-compile: error: layers: layer_G: q: .."; those read from a file have both: "braid-compile: error:
 /// x.mlir:3:5: ..", with the line of `source` and a mark where it fits a screen.
 void printDiagnostic(mlir::Diagnostic &diagnostic, llvm::StringRef source);
+
+/// While it lives, messages are kept here and printed nowhere: of one of many compilations, which may be refused. One at a time.
+class KeptMessages {
+public:
+  KeptMessages();
+  ~KeptMessages();
+  KeptMessages(const KeptMessages &) = delete;
+  KeptMessages &operator=(const KeptMessages &) = delete;
+  /// The first error without program and severity, on one line; empty: there is none.
+  std::string firstError() const;
+
+private:
+  std::string text;
+  llvm::raw_string_ostream stream;
+};
 
 } // namespace braid
 

@@ -9,6 +9,7 @@
 #include "compiler/OutputFile.h"
 #include "compiler/Pipeline.h"
 #include "compiler/ScheduleKeys.h"
+#include "compiler/StageCosts.h"
 #include "compiler/serialize/ProgramWriter.h"
 #include "dialects/braid/BraidDialect.h"
 #include "dialects/braid/PassAttributes.h"
@@ -146,18 +147,19 @@ static OwningOpRef<ModuleOp> buildFromModel(MLIRContext &context, CompileJob &jo
   }
   resolveSchedule(options, spec->schedule, /*marked=*/false, Phase::model, options.toPhase.value_or(Phase::commands));
   auto report = [](const std::string &message) { fail(message); };
-  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(&context, *spec, report);
+  std::optional<Machine> machine = options.machine;
+  if (const std::optional<MachineSpec> &known = spec->schedule.machine)
+    machine = {known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
+  else if (!machine && options.target == "cuda")
+    machine = Machine::ofGpu(StringRef(options.arch).starts_with("sm_9"), spec->dtype == "bf16");
+  FailureOr<OwningOpRef<ModuleOp>> module = buildModel(
+      &context, *spec, report, stageCosts(machine.value_or(Machine()), llvm::cantFail(Mesh::parse(options.mesh))));
   if (failed(module))
     return {};
   if (!job.isRepeated)
     for (const std::string &warning : spec->warnings)
       (*module)->emitWarning() << warning;
   setScheduleKeys(**module, spec->schedule);
-  std::optional<Machine> machine = options.machine;
-  if (const std::optional<MachineSpec> &known = spec->schedule.machine)
-    machine = {known->flops, known->bandwidth, known->overhead, known->linkBandwidth, known->linkLatency};
-  else if (!machine && options.target == "cuda")
-    machine = Machine::ofGpu(StringRef(options.arch).starts_with("sm_9"), spec->dtype == "bf16");
   if (machine)
     (**module)->setAttr(attrs::machine, machine->toAttr(&context));
   return std::move(*module);

@@ -174,6 +174,8 @@ private:
         llvm::interleave(layers.asArrayRef(), stream, " ");
         stream << "]";
       }
+      if (auto microBatch = op.getAttrOfType<IntegerAttr>(cmd::kMicroBatchAttr))
+        text += " (micro-batch " + std::to_string(microBatch.getInt()) + ")";
       std::string line =
           llvm::formatv("{0,-46} {1,-52} {2,10} {3,10} {4,7}  {5}", text, facts.what,
                         facts.flops ? shortNumber(facts.flops) : "-", shortNumber(facts.bytes), share, why);

@@ -163,6 +163,8 @@ void braid::addPhase(OpPassManager &pm, Phase phase, const CompileOptions &optio
     pm.addPass(createSplitBackwardPass());
     // Behind the exchanges of gradients, which are none of a sum's; before it is written down once per micro-batch.
     pm.addPass(createAddIntoRepeatsPass());
+    // Behind it: only what stands in front of one layer's gradient can be what it is added to.
+    pm.addPass(createAddIntoGradientsPass());
     // Layers are woven once, however many micro-batches walk through them.
     pm.addPass(createPipelineStagesPass());
     break;

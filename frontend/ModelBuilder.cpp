@@ -26,7 +26,8 @@ using StageWeights = SmallVector<Value>;
 
 class ModelBuilder {
 public:
-  ModelBuilder(MLIRContext *context, const ModelSpec &spec) : spec(spec), types(floatTypesOf(spec, context)) {
+  ModelBuilder(MLIRContext *context, const ModelSpec &spec, const StageCosts &costs)
+      : spec(spec), costs(costs), types(floatTypesOf(spec, context)) {
     module = ModuleOp::create(NameLoc::get(StringAttr::get(context, spec.name)));
   }
   /// Null: reported.
@@ -42,7 +43,6 @@ private:
   /// Weights of the blocks that layers of the stage share.
   void collectShared(Stage &stage, const LayerTable &layers) const;
   static ModelTensor withDecl(ModelTensor tensor, const WeightDecl &w);
-  /// The weights that a token meets in each layer: what experts it does not choose have is not counted.
   std::vector<double> layerCosts();
   ModelTensor normTensor(StringRef part, double value) const;
   DictionaryAttr metadata();
@@ -73,6 +73,7 @@ private:
   bool any(EntryShape shape, llvm::function_ref<bool(const Layer &)> has);
 
   const ModelSpec &spec;
+  const StageCosts &costs;
   FloatTypes types;
   std::vector<Stage> stages;
   OwningOpRef<ModuleOp> module;
@@ -107,22 +108,15 @@ bool ModelBuilder::any(EntryShape shape, llvm::function_ref<bool(const Layer &)>
 }
 
 std::vector<double> ModelBuilder::layerCosts() {
-  std::vector<double> costs(spec.numLayers, 0);
+  std::vector<double> seconds(spec.numLayers, 0);
   std::vector<LayerGroup> plan = planLayers(spec, 0, spec.numLayers);
   for (auto [group, layers] : llvm::zip_equal(plan, layersFor(trainShape(), plan)))
     for (auto [run, layer] : llvm::zip_equal(group.runs, layers)) {
-      double cost = 0;
-      for (const WeightDecl &w : layer.weights) {
-        auto elements = static_cast<double>(RankedTensorType::get(w.shape, w.element).getNumElements());
-        if (!w.dims.empty() && w.dims.front() == "experts")
-          elements *= static_cast<double>(std::get<MoeSpec>(*spec.findFfn(run.ffn)).topK) /
-                      static_cast<double>(layer.numExperts);
-        cost += elements;
-      }
+      double each = costs.layer(layer.function);
       for (int32_t number : run.layers)
-        costs[number] = cost;
+        seconds[number] = each;
     }
-  return costs;
+  return seconds;
 }
 
 void ModelBuilder::collectStages() {
@@ -132,7 +126,8 @@ void ModelBuilder::collectStages() {
     for (int64_t layers : spec.schedule.stageLayers)
       begins.push_back(begins.back() + layers);
   else if (count > 1)
-    begins = shareOut(layerCosts(), static_cast<double>(spec.dModel) * static_cast<double>(spec.vocabSize), count);
+    begins = shareOut(layerCosts(), costs.head(trainShape().batch * trainShape().tokens, spec.dModel, spec.vocabSize),
+                      count);
   else
     begins.push_back(spec.numLayers);
   for (int64_t s = 0; s < count; ++s) {
@@ -566,12 +561,13 @@ static void remarkClasses(ModuleOp module, const ModelSpec &spec) {
     }
 }
 
-FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const ModelSpec &spec, DiagnosticFn error) {
+FailureOr<OwningOpRef<ModuleOp>> braid::buildModel(MLIRContext *context, const ModelSpec &spec, DiagnosticFn error,
+                                                   const StageCosts &costs) {
   auto keyError = [&](const std::string &path, const std::string &message) { error(path + ": " + message); };
   if (failed(checkModelSpec(spec, keyError)))
     return failure();
   context->loadDialect<BraidDialect, func::FuncDialect, arith::ArithDialect>();
-  OwningOpRef<ModuleOp> module = ModelBuilder(context, spec).build(error);
+  OwningOpRef<ModuleOp> module = ModelBuilder(context, spec, costs).build(error);
   if (!module)
     return failure();
   remarkClasses(*module, spec);

@@ -324,7 +324,7 @@ struct ScheduleSpec {
   int64_t chunkSize = 0; ///< tokens per chunk of a scan; 0: the compiler chooses
   std::optional<MachineSpec> machine; ///< absent: the compiler assumes one
   std::vector<int64_t>
-      stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by their weights
+      stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by what they will take
   std::string stageOrder = "1F1B"; ///< of micro-batches on a stage: 1F1B or ZB-H1
   int64_t stages = 1; ///< of the mesh; no key
 

@@ -167,6 +167,21 @@ def AddIntoRepeatsPass : Pass<"braid-add-into-repeats", "::mlir::ModuleOp"> {
   let options = [Option<"minElements", "min-elements", "int64_t", "16384", "of a layer's part that is added in the repeat">];
 }
 
+def AddIntoGradientsPass : Pass<"braid-add-into-gradients", "::mlir::ModuleOp"> {
+  let summary = "gradients of weights are made on top of the sums of earlier batches";
+  let description = [{
+    Where an addition in place (`braid.in_place`) is the only reader of a gradient that a product, the head's loss or a table's words make, that op takes the sum and
+    adds to it: the gradient alone is never written. Through calls the function gets one more argument for each sum (`_sums`); of slices, which add
+    one product to the other, the first one takes it. Sums in bf16 stay: a product would round parts of them.
+    A table of words that is the head, too, has two gradients: that of the words is made on top of the head's.
+    ```mlir
+    Before: %dw = braid.linear_grad_weight %x cotangents(%dy)   %s = braid.add %sum, %dw {braid.in_place}
+    After:  %s = braid.linear_grad_weight %x cotangents(%dy) sums(%sum)
+    ```
+    Invariant: the same values but for rounding: a sum of products begins with what was there, and is rounded once.
+  }];
+}
+
 def DescribeSchedulePass : Pass<"braid-describe-schedule", "::mlir::ModuleOp"> {
   let summary = "the program's metadata say how each layer is sliced, which order was taken and the order itself";
   let description = [{

@@ -77,6 +77,8 @@ private:
     if (command.body_type() == schema::Body::NONE || command.body_type() > schema::Body::MAX || !command.body())
       return corrupt("{}: unknown or missing command body (type {})", where, static_cast<int>(command.body_type()));
     BRAID_TRY(checkLayers(command));
+    if (command.micro_batch() < -1)
+      return corrupt("{}: micro-batch {}; valid: 0 on, or -1 for none", where, command.micro_batch());
     const StreamInfo &stream = program.streams()[command.stream()];
     bool compute = command.stream() == 0;
     if (!stream.axis.empty() && !program.isOn(stream.axis))

@@ -114,6 +114,7 @@ struct Command {
   const char *op; // for traces: the model's op, or ""
   std::span<const int32_t> layers; // for traces: of every iteration of the enclosing repeats, whose counts are:
   const int64_t *counts;
+  int32_t microBatch; // for traces: of a pipeline; -1: of none
 
   // The absolute layer that one execution belongs to, or -1.
   int32_t layerAt(const Iterations &iterations, uint32_t depth) const {

@@ -175,6 +175,7 @@ private:
     if (command.layers())
       result.layers = {command.layers()->data(), command.layers()->size()};
     result.counts = counts.data();
+    result.microBatch = command.micro_batch();
     switch (command.body_type()) {
     case schema::Body::NONE: break;
     case schema::Body::Launch: prepareLaunch(*command.body_as_Launch(), result); break;

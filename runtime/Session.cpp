@@ -444,7 +444,8 @@ uint64_t Session::Impl::sentOnAxisOf(const StreamItem &item) const {
 void Session::Impl::traced(const StreamItem &item, int64_t begin, uint64_t sentBefore) {
   trace->command({entryName, item.command->name, kindName(item.command->kind), item.command->stream, begin, nowNs(),
                   std::span(item.iterations).first(item.depth), item.command->op,
-                  item.command->layerAt(item.iterations, item.depth), sentOnAxisOf(item) - sentBefore});
+                  item.command->layerAt(item.iterations, item.depth), item.command->microBatch,
+                  sentOnAxisOf(item) - sentBefore});
 }
 
 // What a watcher may look at: the bytes that the command reads and writes.

@@ -15,6 +15,7 @@ struct TraceEvent {
   std::span<const int64_t> iterations; // of the enclosing repeats, outermost first; valid during the call
   const char *op; // what the model asks for: lsm.chunk_output, linear; empty: nothing (copies, events)
   int32_t layer; // absolute index; -1: of no layer
+  int32_t microBatch; // of a pipeline; -1: of none, or of several
   uint64_t sentBytes; // of a collective: bytes of data that this rank handed to others
 };
 

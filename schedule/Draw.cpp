@@ -119,9 +119,10 @@ std::string braid::schedule::drawSvg(const Problem &problem, const Schedule &sch
       // The backward of a model is lighter.
       const char *opacity = own.shown().ends_with(".grad") ? " fill-opacity=\"0.6\"" : "";
       svg += fmt::format("<rect x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"26\" fill=\"{}\"{} stroke=\"white\">"
-                         "<title>{}{} {:.6g} to {:.6g}{}</title></rect>\n",
+                         "<title>{}{}{} {:.6g} to {:.6g}{}</title></rect>\n",
                          x, y, w, colour(own.shown(), problem.computes(own.stream)), opacity,
                          own.label.empty() ? "" : own.label + ": ", escaped(own.name, /*xml=*/true),
+                         own.microBatch < 0 ? "" : fmt::format(" of micro-batch {}", own.microBatch),
                          schedule.start[task], schedule.end[task], behind);
       if (w > 7.0 * static_cast<double>(name.size()))
         svg += fmt::format("<text x=\"{:.2f}\" y=\"{:g}\" text-anchor=\"middle\">{}</text>\n", x + w / 2, y + 17, name);
@@ -143,12 +144,16 @@ std::string braid::schedule::drawTrace(const Problem &problem, const Schedule &s
   const char *separator = "";
   for (size_t s : usedStreams(schedule))
     for (int64_t task : schedule.orders[s]) {
-      const std::string &label = problem.tasks[task].label;
-      trace += fmt::format(
-          "{}{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":0,\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}{}}}", separator,
-          escaped(problem.tasks[task].name, /*xml=*/false), s, 1e6 * unitSeconds * schedule.start[task],
-          1e6 * unitSeconds * (schedule.end[task] - schedule.start[task]),
-          label.empty() ? "" : fmt::format(",\"args\":{{\"task\":\"{}\"}}", escaped(label, /*xml=*/false)));
+      const Task &own = problem.tasks[task];
+      std::string args;
+      if (!own.label.empty())
+        args = fmt::format("\"task\":\"{}\"", escaped(own.label, /*xml=*/false));
+      if (own.microBatch >= 0)
+        args += fmt::format("{}\"micro_batch\":{}", args.empty() ? "" : ",", own.microBatch);
+      trace += fmt::format("{}{{\"ph\":\"X\",\"name\":\"{}\",\"pid\":0,\"tid\":{},\"ts\":{:.6f},\"dur\":{:.6f}{}}}",
+                           separator, escaped(own.name, /*xml=*/false), s, 1e6 * unitSeconds * schedule.start[task],
+                           1e6 * unitSeconds * (schedule.end[task] - schedule.start[task]),
+                           args.empty() ? "" : fmt::format(",\"args\":{{{}}}", args));
       separator = ",\n";
     }
   return trace + "\n]}\n";

@@ -23,6 +23,7 @@ struct Task {
   /// for more than there is takes longer itself.
   double load = 0;
   std::string label = {}; ///< shorter, for pictures; empty: the name
+  int64_t microBatch = -1; ///< of a pipeline of ranks: the part of a batch that it is for; -1: of none
   const std::string &shown() const { return label.empty() ? name : label; }
 };
 

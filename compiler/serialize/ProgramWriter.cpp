@@ -341,8 +341,10 @@ private:
       fb::Offset<fb::Vector<int32_t>> layers;
       if (auto attr = op.getAttrOfType<DenseI32ArrayAttr>(cmd::kLayersAttr))
         layers = builder.CreateVector(attr.asArrayRef().data(), attr.size());
+      auto microBatch = op.getAttrOfType<IntegerAttr>(cmd::kMicroBatchAttr);
       list.push_back(schema::CreateCommand(builder, stream ? streams.lookup(stream.getValue()) : 0, body->first,
-                                           body->second, text, work, layers, op.hasAttr(cmd::kJoinedAttr)));
+                                           body->second, text, work, layers, op.hasAttr(cmd::kJoinedAttr),
+                                           microBatch ? static_cast<int32_t>(microBatch.getInt()) : -1));
     }
     return builder.CreateVector(list);
   }

@@ -191,8 +191,8 @@ LogicalResult EmbedOp::buildGradient(GradientContext &context) {
   Value dy = context.cotangent(getResult());
   if (!dy || !context.wanted(getTable()))
     return success();
-  Value dtable =
-      EmbedGradOp::create(context.builder(), getLoc(), summedType(getTable()), context.saved(getTokens()), dy);
+  Value dtable = EmbedGradOp::create(context.builder(), getLoc(), summedType(getTable()), context.saved(getTokens()),
+                                     dy, /*table_sum=*/Value());
   context.add(getTable(), castTo(context, getLoc(), dtable, pieceType(context, getTable()).getElementType()));
   return success();
 }
@@ -222,10 +222,10 @@ LogicalResult LinearCrossEntropyOp::buildGradient(GradientContext &context) {
   Value dsum = context.cotangent(getSum());
   if (!dsum)
     return success();
-  auto grad = LinearCrossEntropyGradOp::create(context.builder(), getLoc(),
-                                               TypeRange{getX().getType(), summedType(getWeight()), getSum().getType()},
-                                               context.saved(getX()), context.saved(getWeight()),
-                                               context.saved(getLabels()), dsum, getTransposedAttr(), getSoftcapAttr());
+  auto grad = LinearCrossEntropyGradOp::create(
+      context.builder(), getLoc(), TypeRange{getX().getType(), summedType(getWeight()), getSum().getType()},
+      context.saved(getX()), context.saved(getWeight()), context.saved(getLabels()), dsum, /*weight_sum=*/Value(),
+      getTransposedAttr(), getSoftcapAttr());
   context.add(getX(), grad.getDx());
   if (context.wanted(getWeight()))
     context.add(getWeight(),

@@ -59,8 +59,9 @@ def Braid_EmbedOp : Braid_DiffOp<"embed"> {
   let results = (outs AnyRankedTensor:$result);
 }
 def Braid_EmbedGradOp : Braid_TokenOp<"embed_grad"> {
-  let summary = "dtable [V, M] f32: sum of dy rows per token id, in token order";
-  let arguments = (ins AnyRankedTensor:$tokens, AnyRankedTensor:$dy);
+  let summary = "dtable [V, M] f32: (table_sum +) sum of dy rows per token id, in token order";
+  let description = [{ `table_sum`: another gradient of the table, of dtable's type; written over where nothing else reads it. }];
+  let arguments = (ins AnyRankedTensor:$tokens, AnyRankedTensor:$dy, Optional<AnyRankedTensor>:$table_sum);
   let results = (outs AnyRankedTensor:$dtable);
 }
 
@@ -112,9 +113,10 @@ def Braid_LinearCrossEntropyGradOp : Braid_TokenOp<"linear_cross_entropy_grad"> 
   let description = [{
     dlogits = (softmax(x w) - onehot(label)) dsum, 0 for ignored labels; dx = dlogits w^T; dweight = x^T dlogits (f32 piece).
     With `sum` from here a training step computes each logit once. With a `softcap` c, of capped logits l: dlogits (1 - (l / c)^2).
+    `weight_sum`, of dweight's type: what x^T dlogits is added to; written over where nothing else reads it.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$dsum,
-                   UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
+                   Optional<AnyRankedTensor>:$weight_sum, UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight, AnyRankedTensor:$sum);
 }
 
@@ -133,10 +135,10 @@ def Braid_LinearLossPartGradOp : Braid_TokenOp<"linear_loss_part_grad"> {
   let summary = "what one part of the vocabulary gives to dx, and dweight of that part";
   let description = [{
     dlogits = (exp(x w - lse) - onehot(label)) dsum with lse [B, T] of the whole vocabulary, 0 for ignored labels; dx = dlogits w^T,
-    dweight = x^T dlogits (f32 piece).
+    dweight = x^T dlogits (f32 piece). `weight_sum` as above.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$coordinate,
-                   AnyRankedTensor:$lse, AnyRankedTensor:$dsum, UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
+                   AnyRankedTensor:$lse, AnyRankedTensor:$dsum, Optional<AnyRankedTensor>:$weight_sum, UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight);
 }
 

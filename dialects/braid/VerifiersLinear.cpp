@@ -154,7 +154,9 @@ LogicalResult EmbedOp::verify() {
   return sameElement(*this, y, table);
 }
 LogicalResult EmbedGradOp::verify() {
-  return verifyEmbed(*this, {"tokens", getTokens()}, {"dtable", getDtable()}, {"dy", getDy()});
+  Named dtable{"dtable", getDtable()};
+  CHECK(verifyEmbed(*this, {"tokens", getTokens()}, dtable, {"dy", getDy()}));
+  return getTableSum() ? sameType(*this, {"table_sum", getTableSum()}, dtable) : success();
 }
 
 //===- Convolution ------------------------------------------------------------------------------------------------===//
@@ -246,7 +248,8 @@ LogicalResult LinearCrossEntropyGradOp::verify() {
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   CHECK(sameType(*this, {"dx", getDx()}, x));
   CHECK(sameShape(*this, dweight, weight));
-  return isFloat(*this, dweight);
+  CHECK(isFloat(*this, dweight));
+  return getWeightSum() ? sameType(*this, {"weight_sum", getWeightSum()}, dweight) : success();
 }
 template <typename Op> static LogicalResult verifyLossPart(Op op) {
   Named lse{"lse", op.getLse()};
@@ -265,7 +268,8 @@ LogicalResult LinearLossPartGradOp::verify() {
   CHECK(isNumber(*this, {"dsum", getDsum()}));
   CHECK(sameType(*this, {"dx", getDx()}, x));
   CHECK(sameShape(*this, dweight, weight));
-  return isFloat(*this, dweight);
+  CHECK(isFloat(*this, dweight));
+  return getWeightSum() ? sameType(*this, {"weight_sum", getWeightSum()}, dweight) : success();
 }
 LogicalResult SumOp::verify() {
   CHECK(isFloat(*this, {"x", getX()}));

@@ -23,9 +23,11 @@ namespace braid::cmd {
 /// Attributes of ops on their way to commands, and of commands.
 ///   cmd.work    #cmd.work: FLOPs and bytes of the op, and why it is done like this
 ///   cmd.layers  array<i32>: the absolute layer in every iteration of the enclosing repeats, in the order of execution
+///   cmd.micro_batch  i32: which of the parts of a batch that go through the stages it is for
 ///   cmd.joined  unit, on a launch: it may run at the same time as the launches right before it, up to the first
 ///   without
-inline constexpr llvm::StringLiteral kWorkAttr = "cmd.work", kLayersAttr = "cmd.layers", kJoinedAttr = "cmd.joined";
+inline constexpr llvm::StringLiteral kWorkAttr = "cmd.work", kLayersAttr = "cmd.layers", kJoinedAttr = "cmd.joined",
+                                     kMicroBatchAttr = "cmd.micro_batch";
 /// Of an op whose results the step needs late: its commands may run on a stream beside compute.
 inline constexpr llvm::StringLiteral kBesideAttr = "cmd.beside";
 

@@ -401,6 +401,11 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
       })
       // Rows of the table that tokens name, at most one each.
       .Case([&](EmbedOp e) { return value == e.getTable() ? std::min(all, bytesOf(e.getResult())) : all; })
+      // What others gave to the table stays where it is, but for such rows.
+      .Case([&](EmbedGradOp e) {
+        bool ofTable = e.getTableSum() && (isResult || value == e.getTableSum());
+        return ofTable ? std::min(all, elements(e.getDy()) * (all / elements(value))) : all;
+      })
       .Case([&](LastTokenOp l) { return value == l.getX() ? bytesOf(l.getResult()) : all; })
       // The cache stays where it is; rows of x go in.
       .Case([&](AttnAppendOp a) { return isResult                ? bytesOf(a.getX())

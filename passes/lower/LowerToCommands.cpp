@@ -7,6 +7,7 @@
 #include "passes/analysis/Timeline.h"
 #include "passes/analysis/Views.h"
 #include "passes/lower/KernelSignature.h"
+#include "passes/lower/PrepareBuffers.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -270,15 +271,18 @@ LogicalResult CommandLowering::lower(Operation &op) {
       .Default([](Operation *op) { return op->emitOpError("has no command"); });
 }
 
-/// The commands that an op became know its layer; what it must do at least is shared evenly, they are equal pieces.
+/// The commands that an op became know its layer and its micro-batch; what it must do at least is shared evenly, they are equal pieces.
 static void describe(Operation &op, ArrayRef<Operation *> commands) {
   if (commands.empty())
     return;
   auto work = op.getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
+  IntegerAttr microBatch = microBatchOfLocation(op.getLoc());
   int64_t flops = work ? work.getFlops() : 0, bytes = work ? work.getBytes() : 0, left = commands.size();
   for (Operation *command : commands) {
     if (Attribute layers = op.getAttr(cmd::kLayersAttr))
       command->setAttr(cmd::kLayersAttr, layers);
+    if (microBatch)
+      command->setAttr(cmd::kMicroBatchAttr, microBatch);
     if (work)
       command->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op.getContext(), work.getOp(), flops / left, bytes / left,
                                                           work.getChoice(), work.getRows()));

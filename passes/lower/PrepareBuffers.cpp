@@ -73,7 +73,25 @@ Attribute braid::layersOfLocation(Location loc) {
     return inner ? inner : layersOfLocation(call.getCaller());
   }
   auto fused = dyn_cast<FusedLoc>(loc);
-  return fused ? dyn_cast_or_null<DenseI32ArrayAttr>(fused.getMetadata()) : DenseI32ArrayAttr();
+  if (!fused)
+    return {};
+  if (auto layers = dyn_cast_or_null<DenseI32ArrayAttr>(fused.getMetadata()))
+    return layers;
+  bool wraps = isa_and_nonnull<IntegerAttr>(fused.getMetadata()); // a micro-batch
+  return wraps ? layersOfLocation(fused.getLocations().front()) : Attribute();
+}
+
+IntegerAttr braid::microBatchOfLocation(Location loc) {
+  IntegerAttr found;
+  bool several = false;
+  loc->walk([&](Location part) {
+    auto fused = dyn_cast<FusedLoc>(part);
+    auto number = fused ? dyn_cast_or_null<IntegerAttr>(fused.getMetadata()) : IntegerAttr();
+    several |= found && number && number != found;
+    found = number ? number : found;
+    return WalkResult::advance();
+  });
+  return several ? IntegerAttr() : found;
 }
 
 namespace {

@@ -19,6 +19,8 @@ mlir::LogicalResult prepareBuffers(mlir::func::FuncOp entry, mlir::SymbolTable &
 mlir::Attribute layersOfCall(mlir::func::CallOp call);
 /// Those of the call that an op comes from, of a function that joins layers: JoinLayers writes them beside its location.
 mlir::Attribute layersOfLocation(mlir::Location loc);
+/// The micro-batch (i32) that an op was written for: PipelineStages says it beside its location. Null: of none, or of several.
+mlir::IntegerAttr microBatchOfLocation(mlir::Location loc);
 
 } // namespace braid
 

@@ -30,7 +30,7 @@ static LogicalResult outlineGather(EmbedOp op, OutlineContext &context) {
   return success();
 }
 
-/// dtable[v, columns] = sum of dy[n, columns] over the tokens n with tokens[n] = v, n ascending. One program owns some
+/// dtable[v, columns] = (table_sum[v, columns] +) sum of dy[n, columns] over the tokens n with tokens[n] = v, n ascending. One program owns some
 /// columns of every so many blocks of rows and looks at all tokens: no two programs write the same element, and the order
 /// is that of the tokens. Blocks are dealt out in turn, for words that occur often stand together.
 static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
@@ -42,14 +42,18 @@ static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
   int64_t block = context.gpu ? 256 : fewest, mostOwners = context.gpu ? 192 : 128, columns = divisorUpTo(width, 256);
   int64_t owners = std::clamp<int64_t>(std::min(count / fewest, ceilDiv(vocabulary, rows)), 1, mostOwners);
   Type element = tensorType(op.getDy()).getElementType(), sumType = type.getElementType();
-  std::string name = "embed_grad_d" + std::to_string(width) + "_" + typeName(element);
+  bool added = static_cast<bool>(op.getTableSum());
+  std::string name = "embed_grad_d" + std::to_string(width) + "_" + typeName(element) + (added ? "_add" : "");
   std::string kernel = context.kernel(name, {"column", "owner"}, [&](KernelBuilder &k) {
     Var tokens = k.buffer("tokens", k.i32(), {kDynamic}), dy = k.buffer("dy", element, {kDynamic, width});
     Var dtable = k.buffer("dtable", sumType, {kDynamic, width}), count = k.index("count"), size = k.index("vocabulary");
+    // The place of dtable, where it is added to.
+    Var before = added ? k.buffer("table_sum", sumType, {kDynamic, width}) : dtable;
     Var owners = k.index("owners"), column = k.program(0) * columns, owner = k.program(1);
     Var lane = k.iota({block}, 0), nowhere = lane.like(block);
-    k.loop(owner * rows, size, owners * rows,
-           [&](Var v) { k.store(k.tile({rows, columns}, sumType), dtable, {v, column}, {.limit = size}); });
+    if (!added)
+      k.loop(owner * rows, size, owners * rows,
+             [&](Var v) { k.store(k.tile({rows, columns}, sumType), dtable, {v, column}, {.limit = size}); });
     k.loop(0, count, block, [&](Var n) {
       Var id = k.load(tokens, {n}, {block}, {.limit = count}), inside = lt(lane, cast(count - n, k.i32()));
       Var word = both(ge(id, 0), lt(id, splat(cast(size, k.i32()), {block})));
@@ -60,17 +64,18 @@ static LogicalResult outlineScatter(EmbedGradOp op, OutlineContext &context) {
         Var place = minimum(select(gt(places, last[0]), places, nowhere), 0);
         Var token = n + cast(place, k.builder.getIndexType());
         Var row = cast(k.at(tokens, {token}), k.builder.getIndexType());
-        Var total = k.load(dtable, {row, column}, {columns}) + cast(k.load(dy, {token, column}, {columns}), sumType);
+        Var total = k.load(before, {row, column}, {columns}) + cast(k.load(dy, {token, column}, {columns}), sumType);
         k.store(total, dtable, {row, column});
         return Vars{place};
       });
     });
   });
   Value tokens = context.view(op, op.getTokens(), {count}), dy = context.rowsView(op, op.getDy());
-  context.replace(op, context.launch(op, kernel, {width / columns, owners})
-                          .arg("tokens", tokens)
-                          .arg("dy", dy)
-                          .result("dtable", type)
+  auto launch = context.launch(op, kernel, {width / columns, owners});
+  launch.arg("tokens", tokens).arg("dy", dy);
+  if (added)
+    launch.arg("table_sum", op.getTableSum());
+  context.replace(op, launch.result("dtable", type, added ? "table_sum" : "")
                           .index("count", count)
                           .index("vocabulary", vocabulary)
                           .index("owners", owners)

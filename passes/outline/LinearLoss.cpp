@@ -52,14 +52,13 @@ public:
   }
 
   /// The carried value after the last block (none without a type), then per-row results, joined. The first block gets
-  /// nothing or a zero to add to.
-  SmallVector<Value> run(RankedTensorType carriedType, Body body) {
+  /// `carried`, or nothing, or a zero to add to.
+  SmallVector<Value> run(RankedTensorType carriedType, Body body, Value carried = {}) {
     // A GPU has few: the first is written out, so that it need not add to zeros which somebody wrote.
     constexpr int64_t few = 8;
     bool carries = static_cast<bool>(carriedType);
-    int64_t apart = context.gpu && carries && blocks.count > 1 && blocks.count <= few ? 1 : 0, first = 0;
+    int64_t apart = context.gpu && carries && !carried && blocks.count > 1 && blocks.count <= few ? 1 : 0, first = 0;
     SmallVector<SmallVector<Value>> pieces; // of rows, per-row results
-    Value carried;
     auto add = [&](SmallVector<Value> out, int64_t size) {
       if (carries)
         carried = out.front();
@@ -261,7 +260,8 @@ LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext 
     return out;
   };
   RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofExponentials : ofLogits;
-  SmallVector<Value> out = Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), most, context).run(piece, body);
+  SmallVector<Value> out =
+      Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), most, context).run(piece, body, op.getWeightSum());
   Value sum = sumAll(op, out[2], tensorType(op.getSum()).getElementType(), context);
   context.replace(op, {out[1], out[0], sum});
   return success();
@@ -292,8 +292,8 @@ LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &conte
     return blockGradients(at, head, x, d, dweight, piece, context);
   };
   RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofExponentials : ofLogits;
-  SmallVector<Value> out =
-      Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), most, context).run(piece, body);
+  SmallVector<Value> out = Walk(op, op.getX(), {op.getLabels(), op.getLse()}, head.vocabulary(), most, context)
+                               .run(piece, body, op.getWeightSum());
   context.replace(op, {out[1], out[0]});
   return success();
 }

@@ -309,6 +309,7 @@ private:
     return backward ? partOf(tick + 1 + stage - 2 * at.stages) : std::nullopt;
   }
 
+  /// Each op says beside its location whose it is (microBatchOfLocation): an attribute would keep equal ops of two from being one.
   void emit(int64_t m, ArrayRef<Work> kinds) {
     IRMapping &map = maps[m];
     for (auto [i, argument] : llvm::enumerate(arguments))
@@ -316,7 +317,9 @@ private:
         map.map(body.getArgument(i), argument.whole);
     for (Operation &op : body.without_terminator())
       if (llvm::is_contained(kinds, workOf(&op)))
-        builder.clone(op, map);
+        builder.clone(op, map)->walk([&](Operation *copy) {
+          copy->setLoc(FusedLoc::get({copy->getLoc()}, builder.getI32IntegerAttr(m), builder.getContext()));
+        });
     // What is added to is what the next micro-batch adds to.
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
       Value value = body.getTerminator()->getOperand(i);

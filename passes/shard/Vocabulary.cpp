@@ -56,7 +56,7 @@ LogicalResult Sharder::rewriteEmbedGrad(EmbedGradOp op, IRMapping &map, OpBuilde
   RankedTensorType type = typeOf(op.getDtable());
   type = withDim(type, 0, type.getDimSize(0) / parts(cut));
   Value ids = LocalIdsOp::create(builder, op.getLoc(), tokens.getType(), tokens, coordinate(cut), type.getDimSize(0));
-  Value dtable = EmbedGradOp::create(builder, op.getLoc(), type, ids, dy);
+  Value dtable = EmbedGradOp::create(builder, op.getLoc(), type, ids, dy, /*table_sum=*/Value());
   map.map(op.getDtable(), dtable);
   Placement placement = Placement::whole(2);
   placement.dims[0] = cut;
@@ -133,7 +133,8 @@ LogicalResult Sharder::rewriteLossGrad(LinearCrossEntropyGradOp op, IRMapping &m
   RankedTensorType piece = typeOf(op.getDweight());
   piece = withDim(piece, words, piece.getDimSize(words) / parts(cut));
   auto grad = LinearLossPartGradOp::create(builder, op.getLoc(), TypeRange{x.getType(), piece}, x, weight, labels,
-                                           coordinate(cut), lse, dsum, op.getTransposedAttr(), op.getSoftcapAttr());
+                                           coordinate(cut), lse, dsum, /*weight_sum=*/Value(), op.getTransposedAttr(),
+                                           op.getSoftcapAttr());
   Placement ofSum = Placement::whole(1), ofDx = tokensLike(placementOf(labels)), ofWeight = placementOf(weight);
   ofSum.pending = ofWeight.pending = inMeshOrder(placementOf(labels).cuts());
   ofDx.pending = cut;

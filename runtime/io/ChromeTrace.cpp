@@ -65,6 +65,7 @@ void ChromeTrace::Sink::command(const TraceEvent &event) {
              fmt::format("{}", fmt::join(event.iterations, ", ")),
              event.stream,
              event.layer,
+             event.microBatch,
              event.beginNs,
              event.endNs,
              event.sentBytes};
@@ -101,6 +102,8 @@ Status ChromeTrace::write() {
         args["layer"] = event.layer;
         args["function"] = event.label.function;
       }
+      if (event.microBatch >= 0)
+        args["micro_batch"] = event.microBatch;
       if (!event.label.task.empty())
         args["task"] = event.label.task;
       if (event.kind == "collective")

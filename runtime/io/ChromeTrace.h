@@ -44,7 +44,7 @@ private:
     CommandLabel label;
     std::string kind, entry, op, iterations;
     uint32_t stream;
-    int32_t layer;
+    int32_t layer, microBatch;
     int64_t beginNs, endNs;
     uint64_t sentBytes;
   };

@@ -339,6 +339,33 @@ func.func @f(%t: tensor<2x8xi32>, %dy: tensor<2x8x16xf32>) {
 
 // -----
 
+func.func @f(%t: tensor<2x8xi32>, %dy: tensor<2x8x16xf32>, %sum: tensor<50x15xf32>) {
+  // expected-note @+2 {{dtable defined here}}
+  // expected-error @+1 {{table_sum is}}
+  %0 = braid.embed_grad %t, %dy, %sum : (tensor<2x8xi32>, tensor<2x8x16xf32>, tensor<50x15xf32>) -> tensor<50x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8xi32>, %dsum: tensor<1xf32>, %sum: tensor<50x16xf32>) {
+  // expected-note @+2 {{dweight defined here}}
+  // expected-error @+1 {{weight_sum is}}
+  %0:3 = braid.linear_cross_entropy_grad %x, %w, %labels, %dsum, %sum : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>, tensor<1xf32>, tensor<50x16xf32>) -> (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<1xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8xi32>, %c: tensor<1xi32>, %lse: tensor<2x8xf32>, %dsum: tensor<1xf32>, %sum: tensor<50x16xf32>) {
+  // expected-note @+2 {{dweight defined here}}
+  // expected-error @+1 {{weight_sum is}}
+  %0:2 = braid.linear_loss_part_grad %x, %w, %labels, %c, %lse, %dsum, %sum : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>, tensor<1xi32>, tensor<2x8xf32>, tensor<1xf32>, tensor<50x16xf32>) -> (tensor<2x8x16xf32>, tensor<16x50xf32>)
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
   // expected-error @+1 {{x has rank 2 but must have 3 to 4}}
   %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)

@@ -35,6 +35,8 @@ func.func @embed(%tokens: !d, %table: tensor<50x16xbf16>) {
   %y = braid.embed %tokens, %table : (!d, tensor<50x16xbf16>) -> tensor<2x8x16xbf16>
   // CHECK: braid.embed_grad %arg0, %{{.*}} : (tensor<2x8xi32>, tensor<2x8x16xbf16>) -> tensor<50x16xf32>
   %dtable = braid.embed_grad %tokens, %y : (!d, tensor<2x8x16xbf16>) -> tensor<50x16xf32>
+  // CHECK: braid.embed_grad %arg0, %{{.*}}, %{{.*}} : (tensor<2x8xi32>, tensor<2x8x16xbf16>, tensor<50x16xf32>) -> tensor<50x16xf32>
+  %dsum = braid.embed_grad %tokens, %y, %dtable : (!d, tensor<2x8x16xbf16>, tensor<50x16xf32>) -> tensor<50x16xf32>
   return
 }
 

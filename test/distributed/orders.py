@@ -36,7 +36,7 @@ def shuffled(arguments, folder, name, seed):
     text, orders = re.subn(r'order = \[("[^]]*")\]', shuffle, decided.read_text())
     assert orders > 1, "no orders to shuffle"
     decided.write_text(text)
-    run("braid-opt", decided, "--braid-expand-slices", "--braid-weave", "--braid-verify-phase=phase=scheduled", "-o", scheduled)
+    run("braid-opt", decided, "--braid-expand-slices", "--braid-weave", "--braid-add-into-gradients", "--braid-verify-phase=phase=scheduled", "-o", scheduled)
     run("braid-compile", scheduled, *CHUNKS, "-o", program)
     return program
 

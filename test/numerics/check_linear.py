@@ -81,15 +81,19 @@ def add_embedding(program, rng, dtype):
         f.output("y", f.op("braid.embed", [tokens, table], dy.type))
         added = "f32" if dtype == "bf16" and B * T > 100 else dtype  # sums of many, as they are trained with
         f.output("dtable", f.op("braid.embed_grad", [tokens, dy], Type((words, width), added)))
+        before = f.input("before", (words, width), added)
+        f.output("dsum", f.op("braid.embed_grad", [tokens, dy, before], before.type))
         ids, w, d = rng.integers(0, highest, (B, T)), *rounded(
             [rng.standard_normal((words, width)), rng.standard_normal((B, T, width))], dtype
         )
+        there = rounded([rng.standard_normal((words, width))], added)[0]
         if words > 11:
             ids[:, ::3] = highest - 1
         dtable = np.zeros((words, width))
         np.add.at(dtable, ids, d)
-        references = {"y": w[ids], "dtable": dtable}
-        program.check(f, {"tokens": ids, "table": w, "dy": d}, references, limits(dtype, ("dtable",))(references))
+        references = {"y": w[ids], "dtable": dtable, "dsum": dtable + there}
+        arrays = {"tokens": ids, "table": w, "dy": d, "before": there}
+        program.check(f, arrays, references, limits(dtype, ("dtable", "dsum"))(references))
 
 
 def add_conv(program, rng, dtype):
@@ -264,7 +268,11 @@ def add_linear_loss(program, rng, dtype):
         dx, dw, again = f.op(
             "braid.linear_cross_entropy_grad", [x, w, labels, dsum], [x.type, Type(w.type.shape, wide), one], transposed=transposed, **cap
         )
-        for name, value in {"sum": total, "count": count, "dx": dx, "dw": dw, "again": again}.items():
+        before = f.input("before", w.type.shape, wide)
+        dwsum = f.op(
+            "braid.linear_cross_entropy_grad", [x, w, labels, dsum, before], [x.type, before.type, one], transposed=transposed, **cap
+        )[1]
+        for name, value in {"sum": total, "count": count, "dx": dx, "dw": dw, "again": again, "dwsum": dwsum}.items():
             f.output(name, value)
         kinds = [("", 1.0, 0), ("ignored labels", 1.0, -V), ("large logits", 3.0 if cap else 20.0, 0)]
         if short and V > 4000:
@@ -283,8 +291,10 @@ def add_linear_loss(program, rng, dtype):
                 "dx": d @ matrix.T,
                 "dw": dmatrix.T if transposed else dmatrix,
             }
-            arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25]}
-            program.check(f, arrays, references, limits(dtype, ("dx", "dw"))(references), f"{f.name} {label}")
+            there = rounded([rng.standard_normal(w.type.shape)], wide)[0]
+            references["dwsum"] = references["dw"] + there
+            arrays = {"x": a, "w": b, "labels": ids, "dsum": [0.25], "before": there}
+            program.check(f, arrays, references, limits(dtype, ("dx", "dw", "dwsum"))(references), f"{f.name} {label}")
 
 
 def add_loss_parts(program, rng, dtype):
@@ -308,7 +318,9 @@ def add_loss_parts(program, rng, dtype):
         f.output("losses", losses)
         f.output("sum", f.op("braid.sum", [losses], one))
         for i, (w, c) in enumerate(zip(ws, places)):
-            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum], [x.type, Type(w.type.shape, wide)], transposed=transposed, **cap)
+            # The second part's gradient is made on top of another.
+            before = [f.input("before", w.type.shape, wide)] if i == 1 else []
+            dx, dw = f.op("braid.linear_loss_part_grad", [x, w, labels, c, lse, dsum, *before], [x.type, Type(w.type.shape, wide)], transposed=transposed, **cap)
             f.output(f"dx{i}", dx)
             f.output(f"dw{i}", dw)
         # Beyond its cap a logit has next to no gradient: 1 - tanh^2 of f32 loses its digits there.
@@ -326,7 +338,9 @@ def add_loss_parts(program, rng, dtype):
                 own = d[..., i * size : (i + 1) * size]
                 dw = np.einsum("btm,btv->mv", a, own)
                 references |= {f"dx{i}": own @ matrix.T, f"dw{i}": dw.T if transposed else dw}
-            arrays = {"x": a, "labels": ids, "dsum": [0.25]} | {f"w{i}": b for i, b in enumerate(bs)}
+            there = rounded([rng.standard_normal(ws[1].type.shape)], wide)[0]
+            references["dw1"] = references["dw1"] + there
+            arrays = {"x": a, "labels": ids, "dsum": [0.25], "before": there} | {f"w{i}": b for i, b in enumerate(bs)}
             arrays |= {f"coordinate{i}": np.array([i], np.int32) for i in range(parts)}
             gradients = [n for n in references if n.startswith("d")]
             # A loss is a difference of logits: judged by their size.

@@ -210,6 +210,26 @@ func.func @numbered(%x: tensor<2x4xf32> {braid.name = "x"}, %w: tensor<2x4x4xf32
 
 // -----
 
+// The micro-batch stands beside locations, of a call as of an op; what is of two is of none.
+// CHECK-LABEL: cmd.entry @parts
+// CHECK: cmd.gemm {{.*}}cmd.micro_batch = 2 : i32
+// CHECK: cmd.gemm {{.*}}cmd.micro_batch = 0 : i32
+// CHECK: cmd.gemm
+// CHECK-NOT: cmd.micro_batch
+// CHECK: }
+func.func private @layer(%x: tensor<2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  %y = tile.gemm %x, %w {a_columns = 4 : i64, b_columns = 4 : i64, c_columns = 4 : i64} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc("product")
+  return %y : tensor<2x4xf32>
+}
+func.func @parts(%x: tensor<2x4xf32> {braid.name = "x"}, %w: tensor<4x4xf32> {braid.name = "layers.7.v", braid.role = "parameter"}) -> (tensor<2x4xf32> {braid.name = "y"}) attributes {braid.entry} {
+  %a = func.call @layer(%x, %w) : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc(fused<2 : i32>["forward"])
+  %b = tile.gemm %a, %w {a_columns = 4 : i64, b_columns = 4 : i64, c_columns = 4 : i64} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc(fused<0 : i32>["last"])
+  %y = tile.gemm %b, %w {a_columns = 4 : i64, b_columns = 4 : i64, c_columns = 4 : i64} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc(fused[fused<0 : i32>["one"], fused<1 : i32>["two"]])
+  return %y : tensor<2x4xf32>
+}
+
+// -----
+
 // What is marked goes beside compute, and what it reads keeps its bytes until its layer ends: %b could lie where %a did. Without a layer it stays in its place.
 // CHECK: cmd.stream @compute
 // CHECK-NEXT: cmd.stream @beside{{$}}

@@ -1,5 +1,6 @@
 // RUN: braid-opt %s --braid-pipeline-stages | FileCheck %s
 // RUN: braid-opt %s --braid-pipeline-stages | FileCheck %s --check-prefix=UPDATE
+// RUN: braid-opt %s --braid-pipeline-stages --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s --check-prefix=PARTS
 // RUN: braid-opt %s --braid-pipeline-stages | FileCheck %s --check-prefix=EVAL
 
 // The middle one of three stages, three micro-batches: it goes forward (silu) at ticks 1, 3, 5 and back (l2_norm stands for it) at 4, 6, 8. What it
@@ -8,6 +9,12 @@
 !n = tensor<1xf32>
 module attributes {braid.mesh = {dense = [{axis = "pp", size = 3 : i64}, {axis = "dp", size = 2 : i64}],
                                  expert = [{axis = "pp", size = 3 : i64}, {axis = "edp", size = 2 : i64}]}} {
+// Whose an op is stands beside its location.
+// PARTS-LABEL: func.func @accumulate_step.stage1(
+// PARTS: braid.activation {{.*}} loc(fused<0 : i32>[
+// PARTS: braid.activation {{.*}} loc(fused<1 : i32>[
+// PARTS: braid.l2_norm {{.*}} loc(fused<0 : i32>[
+// PARTS: braid.activation {{.*}} loc(fused<2 : i32>[
 // CHECK-LABEL: func.func @accumulate_step.stage1(
 // CHECK-SAME: %[[TOKENS:[^:]*]]: tensor<3x4xi32>
 // CHECK-SAME: %[[SCALE:[^:]*]]: tensor<3xf32>

@@ -275,6 +275,7 @@ const Case cases[] = {
     {"argument 'x.dim0' is 4, but the kernel takes 5 and more", [](Sample &p) { p.theKernel(), p.theBound(4, false).least = 5; }},
     {"argument 'x.dim0' is 4, but 'x' has size 8 in dimension 1, of which the kernel takes 3 at a time, so at most 3",
      [](Sample &p) { p.theKernel(); auto &bound = p.theBound(4, false); bound.of = 0, bound.dim = 1, bound.per = 3; }},
+    {"command 0 'first': micro-batch -2; valid: 0 on, or -1 for none", [](Sample &p) { p.at(0).micro_batch = -2; }},
     {"command 0 'first': 2 layers, but not as many iterations of its 0 enclosing repeats", [](Sample &p) { p.at(0).layers = {0, 1}; }},
     {"command 1.0 'move': 3 layers, but not as many iterations of its 1 enclosing repeats", [](Sample &p) { p.at(1).body.AsRepeat()->commands[0]->layers = {0, 1, 2}; }},
     {"buffer 'x': 1 strides but 0 enclosing repeats", [](Sample &p) { p.theLaunch().args[0] = arg("x", buffer(1, 0, 4, {8})); }},

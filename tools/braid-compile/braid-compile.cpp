@@ -131,8 +131,9 @@ int main(int argc, char **argv) {
                      "parts of a batch's rows that go through the stages of a pipeline (pp) one after the other, "
                      "instead of train.micro_batches (default: the most that divide a rank's rows, up to 4 a stage)"),
       1, maxMicroBatches);
-  app.add_option("--stage-layers", options.stageLayers,
-                 "layers of each stage of a pipeline (pp), as in 7,9,8 (default: the model's, else by their weights)")
+  app.add_option(
+         "--stage-layers", options.stageLayers,
+         "layers of each stage of a pipeline (pp), as in 7,9,8 (default: the model's, else by what they will take)")
       ->type_name("N,..");
   oneOf(app.add_option(
             "--stage-order", options.stageOrder,

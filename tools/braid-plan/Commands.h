@@ -3,6 +3,7 @@
 #ifndef TOOLS_BRAIDPLAN_COMMANDS_H
 #define TOOLS_BRAIDPLAN_COMMANDS_H
 
+#include "compiler/CompileOptions.h"
 #include "compiler/OutputFile.h"
 #include "schedule/Problem.h"
 
@@ -17,8 +18,12 @@ using Action = std::function<int()>;
 
 /// braid-plan itself, without a subcommand.
 Action addModel(CLI::App &app);
+Action addMeshes(CLI::App &command);
 Action addSchedule(CLI::App &command);
 Action addSlices(CLI::App &command);
+
+/// Flags of `compile`, as braid-compile has them; what only one mesh has (`ofOneMesh`) is the mesh and its stages' layers.
+std::vector<CLI::Option *> addDescription(CLI::App &app, CompileOptions &compile, bool ofOneMesh);
 
 /// "braid-plan: error: <message>" on standard error; 1.
 int fail(const llvm::Twine &message);

@@ -177,7 +177,7 @@ private:
     if (const schema::Collective *collective = command.body_as_Collective()) {
       auto [duration, processor] = seconds(command, *collective);
       runtime::CommandLabel label = runtime::labelOf(nameOf(command), layerOf(command));
-      int64_t task = addTask(stream, duration, label.name, label.task);
+      int64_t task = addTask(command, stream, duration, label.name, label.task);
       result.problem.tasks[task].load = duration > 0 ? processor / duration : 0;
       if (std::string axis = collective->axis()->str(); isShared(axis))
         shared[axis].push_back(task);
@@ -186,11 +186,14 @@ private:
     }
     double duration = seconds(command);
     std::string name = partOf(command);
+    auto goesOn = [&](const schedule::Task &task) {
+      return task.name == name && task.microBatch == command.micro_batch();
+    };
     // Launches that run at once are one event of a trace.
-    if (int64_t last = open[stream]; last >= 0 && (command.joined() || result.problem.tasks[last].name == name))
+    if (int64_t last = open[stream]; last >= 0 && (command.joined() || goesOn(result.problem.tasks[last])))
       result.problem.tasks[last].duration += duration;
     else
-      open[stream] = addTask(stream, duration, name);
+      open[stream] = addTask(command, stream, duration, name);
   }
 
   static std::string_view nameOf(const schema::Command &command) {
@@ -208,10 +211,11 @@ private:
     return "layers." + std::to_string(layer) + (llvm::StringRef(label.function).ends_with(".grad") ? ".grad" : "");
   }
 
-  int64_t addTask(int64_t stream, double duration, std::string name, std::string label = "") {
+  int64_t addTask(const schema::Command &command, int64_t stream, double duration, std::string name,
+                  std::string label = "") {
     auto task = static_cast<int64_t>(result.problem.tasks.size());
-    result.problem.tasks.push_back(
-        {std::move(name), stream, duration, std::move(pending[stream]), /*load=*/0, std::move(label)});
+    result.problem.tasks.push_back({std::move(name), stream, duration, std::move(pending[stream]), /*load=*/0,
+                                    std::move(label), command.micro_batch()});
     pending[stream].clear();
     orders[stream].push_back(task);
     return task;

@@ -527,51 +527,13 @@ plan::Action plan::addModel(CLI::App &app) {
                  "the function that is timed, and that memory is for: prefill and decode need no moments, training no "
                  "caches (default train_step, or accumulate_step and the update_step behind it)")
       ->type_name("NAME");
-  auto ofDescription = [&](CLI::Option *option) {
-    options->ofDescription.push_back(option);
-    return option;
-  };
-  auto asCompile = [](const char *more = "") { return std::string("of MODEL.json, as braid-compile") + more; };
-  notEmpty(ofDescription(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)"))))
-      ->type_name("AXIS=N,..");
-  notEmpty(
-      ofDescription(app.add_option(
-          "--cpu", compile.cpu, asCompile(": chunk sizes follow from it (default x86-64-v3, wherever it is planned)"))))
-      ->type_name("CPU");
-  oneOf(ofDescription(app.add_option("--pipeline", compile.pipeline, asCompile())), schedule::pipelineNames)
-      ->type_name("NAME");
-  integerIn(ofDescription(app.add_option("--overlap-degree", compile.overlapDegree, asCompile())), 1, 16);
-  ofDescription(app.add_option("--overlap-degrees", compile.overlapDegrees, asCompile()))->type_name("LAYERS:N,..");
-  oneOf(ofDescription(app.add_option("--slicing", compile.slicing, asCompile())), schedule::slicingNames)
-      ->type_name("NAME");
-  chunkSize(ofDescription(app.add_option("--chunk-size", compile.chunkSize, asCompile())));
-  numberIn(ofDescription(app.add_option("--expert-room", compile.expertRoom, asCompile())), From::least, 1, 1e6);
-  oneOf(ofDescription(app.add_option("--sp-algorithm", compile.spAlgorithm, asCompile())),
-        {"auto", "ring", "all_gather", "scan"})
-      ->type_name("NAME");
-  integerIn(ofDescription(app.add_option("--accumulation-steps", compile.accumulationSteps, asCompile())), 1,
-            maxAccumulationSteps);
-  integerIn(ofDescription(app.add_option("--micro-batches", compile.microBatches, asCompile())), 1, maxMicroBatches);
-  oneOf(ofDescription(app.add_option("--stage-order", compile.stageOrder, asCompile())), schedule::stageOrderNames)
-      ->type_name("NAME");
-  ofDescription(app.add_option("--stage-layers", compile.stageLayers, asCompile()))->type_name("N,..");
-  integerIn(ofDescription(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);
-  integerIn(ofDescription(app.add_option("--seq-len", compile.seqLen, asCompile())), 1, maxTokens);
-  integerIn(ofDescription(app.add_option("--decode-batch", compile.decodeBatch, asCompile())), 1, maxDecodeBatch);
-  integerIn(ofDescription(app.add_option("--context-len", compile.contextLen, asCompile())), 1, maxTokens);
-  oneOf(ofDescription(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})
-      ->type_name("TYPE");
-  oneOf(ofDescription(app.add_option("--gradient-dtype", compile.gradientDtype, asCompile())), {"f32", "bf16"})
-      ->type_name("TYPE");
-  ofDescription(app.add_option("--recompute", compile.recompute, asCompile()))->type_name("LAYERS");
-  integerIn(ofDescription(app.add_option("--activation-budget", compile.activationBudget, asCompile())), 0, INT64_MAX,
-            " bytes");
+  options->ofDescription = addDescription(app, compile, /*ofOneMesh=*/true);
   app.add_flag("--json", options->json, "print everything as JSON, for programs to read");
   options->pictures.addOptions(app);
   return [options, &app] {
     options->job.options.given = givenFlags(app);
     if (options->job.input.empty())
-      return fail("a model, a program or a subcommand is missing; there are schedule, slices") + 1;
+      return fail("a model, a program or a subcommand is missing; there are meshes, schedule, slices") + 1;
     return run(*options);
   };
 }

@@ -57,6 +57,7 @@ int main(int argc, char **argv) {
     actions.emplace_back(command, options(*command));
   };
   plan::Action model = plan::addModel(app);
+  add("meshes", "Which meshes a model fits on a cluster, the fastest first", plan::addMeshes);
   add("schedule", "Order, makespan and exposed communication of stages whose times are given", plan::addSchedule);
   add("slices", "Where a sequence is cut", plan::addSlices);
   return runTool(app, argc, argv, [&] {

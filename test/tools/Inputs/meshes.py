@@ -1,0 +1,48 @@
+"""Each mesh that `braid-plan meshes` lists is planned as `braid-plan --mesh` plans it alone; the fastest that fit come first, and all of some ranks are there.
+
+Usage: meshes.py MODEL.json CLUSTER.json FLAG..; needs braid-plan in PATH.
+"""
+import json
+import subprocess
+import sys
+
+failures = 0
+
+
+def check(what, good, detail=""):
+    global failures
+    failures += not good
+    print(f"{'ok  ' if good else 'FAIL'} {what} {detail}")
+
+
+def run(*command):
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
+
+
+def main(model, cluster, *flags):
+    listed = run("braid-plan", "meshes", model, "--cluster", cluster, "--json", *flags)
+    if listed.returncode:
+        sys.exit(listed.stderr)
+    plan = json.loads(listed.stdout)
+    check("says nothing else", not listed.stderr, listed.stderr)
+    meshes = plan["meshes"]
+    names = [mesh["mesh"] for mesh in meshes]
+    check("each once", len(set(names)) == len(names), len(names))
+    planned = [mesh for mesh in meshes if "refused" not in mesh]
+    fit = [mesh for mesh in planned if mesh["fits"]]
+    check("some fit", fit, f"{len(fit)} of {len(planned)}, {len(meshes) - len(planned)} refused")
+    check("order", meshes == sorted(fit, key=lambda m: m["time"]) + sorted((m for m in planned if not m["fits"]), key=lambda m: m["bytes_per_rank"]) + [m for m in meshes if "refused" in m])
+    for mesh in planned:
+        alone = run("braid-plan", model, "--cluster", cluster, "--json", *(f for f in flags if not f.startswith(("--axes", "--ranks"))), *mesh["flags"].split())
+        alone = json.loads(alone.stdout)
+        check(f"{mesh['flags']}: time, bytes and ranks", (alone["step"]["time"], alone["memory"]["bytes_per_rank"], alone["memory"]["fits"], alone["ranks"]) == (mesh["time"], mesh["bytes_per_rank"], mesh["fits"], plan["ranks"]), f"{mesh['time']:.4g} s")
+        check(f"{mesh['flags']}: tokens", abs(alone["step"]["tokens"] / alone["step"]["time"] / mesh["tokens_per_second"] - 1) < 1e-9)
+    for mesh in (mesh for mesh in meshes if "refused" in mesh):
+        alone = run("braid-plan", model, "--cluster", cluster, *(f for f in flags if not f.startswith(("--axes", "--ranks"))), f"--mesh={mesh['mesh']}")
+        check(f"{mesh['mesh']} is refused alone, too", alone.returncode == 1 and mesh["refused"] in alone.stderr, mesh["refused"])
+    print(f"{failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

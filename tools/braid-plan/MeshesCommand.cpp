@@ -1,0 +1,278 @@
+//===- MeshesCommand.cpp - braid-plan meshes: the meshes of a cluster, planned one after the other ----------------===//
+#include "compiler/Diagnostics.h"
+#include "compiler/Driver.h"
+#include "frontend/ModelSpec.h"
+#include "passes/analysis/Mesh.h"
+#include "runtime/MachineMemory.h"
+#include "tools/braid-plan/Commands.h"
+#include "tools/braid-plan/Forecast.h"
+#include "tools/common/InputFile.h"
+#include "tools/common/IntegerFlag.h"
+#include "tools/common/WordFlag.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <numeric>
+#include <unistd.h>
+
+using namespace braid;
+using runtime::Program;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Options {
+  CompileJob job;
+  std::string cluster;
+  std::vector<std::string> axes = {"dp", "tp", "pp", "ep"};
+  int64_t ranks = 0, best = 10;
+  bool expertRoom = false; ///< the model says one
+  bool json = false;
+};
+
+void report(const std::string &message) { plan::fail(message); }
+
+/// What a mesh does with the step, or why there is none.
+struct Planned {
+  std::string mesh;
+  std::string refused; ///< a message; empty: it is planned
+  bool fits = false, recomputes = false; ///< all layers, which was not asked for
+  uint64_t memory = 0; ///< bytes of the rank that needs most
+  double tokens = 0, microBatches = 1; ///< of a step
+  schedule::Measures measures;
+
+  std::string flags() const {
+    return "--mesh=" + mesh + (recomputes ? " --recompute=all" : "") +
+           (microBatches > 1 ? fmt::format(" --micro-batches={:.0f}", microBatches) : "");
+  }
+  double tokensPerSecond() const { return measures.makespan > 0 ? tokens / measures.makespan : 0; }
+};
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> list;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0)
+      list.push_back(d);
+  return list;
+}
+
+/// Every mesh of so many ranks that the sizes of the model do not rule out at once, as --mesh has it.
+std::vector<std::string> meshesOf(const Options &options, const ModelSpec &spec, const plan::Cluster &cluster) {
+  auto has = [&](const char *axis) { return llvm::is_contained(options.axes, axis); };
+  auto sizes = [&](const char *axis, int64_t ranks) { return has(axis) ? divisors(ranks) : std::vector<int64_t>{1}; };
+  int64_t experts = 0; // 0: there are none
+  for (const auto &[letter, ffn] : spec.ffns)
+    if (const auto *moe = std::get_if<MoeSpec>(&ffn))
+      experts = std::gcd(experts, moe->numExperts);
+  std::vector<std::string> meshes;
+  for (int64_t pp : sizes("pp", options.ranks))
+    for (int64_t sp : sizes("sp", options.ranks / pp))
+      for (int64_t tp : sizes("tp", options.ranks / pp / sp)) {
+        int64_t dp = options.ranks / pp / sp / tp;
+        // The last stage may be the head alone. What tp sends with every product stays in a node.
+        if (pp > spec.numLayers + 1 || tp > cluster.ranksPerNode || (dp > 1 && !has("dp")) ||
+            spec.train.batch % dp != 0 || spec.train.seqLen % sp != 0)
+          continue;
+        for (int64_t ep : experts ? sizes("ep", dp * sp * tp) : std::vector<int64_t>{1}) {
+          if (experts % ep != 0)
+            continue;
+          std::string mesh;
+          for (auto [axis, size] : {std::pair("pp", pp), {"dp", dp}, {"sp", sp}, {"tp", tp}, {"ep", ep}})
+            if (size > 1)
+              mesh += fmt::format("{}{}={}", mesh.empty() ? "" : ",", axis, size);
+          meshes.push_back(mesh.empty() ? "dp=1" : mesh);
+        }
+      }
+  return meshes;
+}
+
+/// The first word about a program that could not be made; what was asked for of the others holds for it where it can.
+Planned planOne(const Options &options, const std::string &mesh, const std::string &dtype, const plan::Cluster &cluster,
+                bool recomputes) {
+  Planned planned{.mesh = mesh, .recomputes = recomputes};
+  CompileJob job = options.job;
+  CompileOptions &compile = job.options;
+  compile.mesh = mesh;
+  compile.remarks = false; // one of many
+  if (recomputes)
+    compile.recompute = "all";
+  Mesh ranks = llvm::cantFail(Mesh::parse(mesh));
+  if (ranks.size("pp") == 1)
+    compile.stageOrder.reset();
+  compile.machine = plan::machineOf(cluster, ranks, dtype);
+  compile.secondsOf = [&](const std::vector<uint8_t> &file, const Machine &) { return plan::secondsOn(file, cluster); };
+  KeptMessages messages;
+  auto refuse = [&](const std::string &why) {
+    planned.refused = why.empty() ? "it cannot be planned" : why;
+    return planned;
+  };
+  std::optional<std::vector<uint8_t>> bytes = compileTables(job);
+  if (!bytes)
+    return refuse(messages.firstError());
+  auto *begin = reinterpret_cast<const std::byte *>(bytes->data());
+  auto program = Program::parse({begin, begin + bytes->size()}, job.input);
+  if (!program.ok())
+    return refuse(program.status().message());
+  std::vector<std::string> entries = plan::defaultEntries(**program);
+  std::optional<plan::Forecast> forecast = plan::forecast(**program, entries, cluster);
+  if (!forecast)
+    return refuse(messages.firstError());
+  planned.measures = forecast->measures;
+  for (const plan::Forecast::Stage &stage : forecast->stages)
+    planned.memory = std::max(planned.memory, stage.memory);
+  planned.fits = static_cast<double>(planned.memory) <= cluster.device.memory;
+  planned.tokens = plan::tokensOf(**program, *(*program)->findEntry(entries.front()));
+  planned.microBatches = plan::numberOf(**program, "train.micro_batches", 1);
+  return planned;
+}
+
+Json toJson(const Planned &planned) {
+  Json json = {{"mesh", planned.mesh}};
+  if (!planned.refused.empty()) {
+    json["refused"] = planned.refused;
+    return json;
+  }
+  json["flags"] = planned.flags();
+  json["fits"] = planned.fits;
+  json["bytes_per_rank"] = planned.memory;
+  json["time"] = planned.measures.makespan;
+  json["tokens_per_second"] = planned.tokensPerSecond();
+  json["compute_busy"] = planned.measures.computeBusy;
+  json["exposed_comm"] = planned.measures.exposedComm;
+  json["bubble"] = planned.measures.bubble;
+  return json;
+}
+
+void print(const Options &options, const plan::Cluster &cluster, const std::vector<Planned> &all) {
+  auto count = [&](auto &&is) { return llvm::count_if(all, is); };
+  auto refused = [](const Planned &p) { return !p.refused.empty(); };
+  auto fits = [](const Planned &p) { return p.refused.empty() && p.fits; };
+  int64_t fit = count(fits), refusals = count(refused), planned = static_cast<int64_t>(all.size()) - refusals;
+  fmt::print("cluster        {}, {} rank{}: {} meshes, {} fit in the {} of {}\n", cluster.name, options.ranks,
+             options.ranks == 1 ? "" : "s", all.size(), fit,
+             runtime::formatBytes(static_cast<uint64_t>(cluster.device.memory)), cluster.device.name);
+  if (fit > 0)
+    fmt::print("\n{:>10} {:>12} {:>12} {:>8} {:>10}   {}\n", "step", "tokens/s", "memory", "bubble", "exposed",
+               "flags");
+  int64_t shown = 0;
+  for (const Planned &p : all)
+    if (fits(p) && shown++ < options.best)
+      fmt::print("{:>8.4g} s {:>12.4g} {:>12} {:>6.1f} % {:>8.3g} s   {}\n", p.measures.makespan, p.tokensPerSecond(),
+                 runtime::formatBytes(p.memory), 100 * p.measures.bubble, p.measures.exposedComm, p.flags());
+  if (shown > options.best)
+    fmt::print("{} slower ones are left out (--best)\n", shown - options.best);
+  if (fit > 0)
+    fmt::print("\n");
+  auto nearest = llvm::find_if(all, [&](const Planned &p) { return p.refused.empty() && !p.fits; });
+  if (nearest != all.end())
+    fmt::print("{} {} not fit: {} comes nearest and needs {} per rank\n", planned - fit,
+               planned - fit == 1 ? "does" : "do", nearest->flags(), runtime::formatBytes(nearest->memory));
+  bool roomForAll = llvm::any_of(
+      all, [](const Planned &p) { return p.refused.empty() && !p.fits && llvm::StringRef(p.mesh).contains("ep="); });
+  if (roomForAll && !options.job.options.expertRoom && !options.expertRoom)
+    fmt::print("experts on several ranks have room for all rows that there may be: --expert-room=2 plans for twice an "
+               "even share\n");
+  if (auto first = llvm::find_if(all, refused); first != all.end())
+    fmt::print("{} refused{}: --mesh={}: {}\n", refusals == 1 ? "1 is" : fmt::format("{} are", refusals),
+               refusals == 1 ? "" : ", the first", first->mesh, first->refused);
+}
+
+int run(Options options) {
+  std::optional<std::string> text = readFile(options.cluster), model;
+  std::optional<plan::Cluster> cluster;
+  if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
+    return 1;
+  if (options.ranks == 0)
+    options.ranks = cluster->ranks();
+  if (options.ranks > cluster->ranks())
+    return plan::fail(fmt::format("--ranks={}: {} has {} ranks (nodes times ranks_per_node); valid: at most as many",
+                                  options.ranks, options.cluster, cluster->ranks()));
+  if (options.ranks > maxAxisSize)
+    return plan::fail(
+        fmt::format("{} ranks are more than one axis may have ({}); valid: with --ranks", options.ranks, maxAxisSize));
+  if (!llvm::StringRef(options.job.input).ends_with(".json"))
+    return plan::fail(options.job.input +
+                      " is no model description; valid: a MODEL.json, which is compiled for each mesh");
+  if (!(model = readFile(options.job.input)))
+    return 1;
+  // What is wrong whatever the mesh is said once.
+  CompileOptions alone = options.job.options;
+  alone.mesh.clear();
+  alone.stageOrder.reset();
+  llvm::FailureOr<ModelSpec> spec = readModel(alone, *model, options.job.input);
+  if (failed(spec))
+    return 1;
+  std::vector<std::string> meshes = meshesOf(options, *spec, *cluster);
+  if (meshes.empty())
+    return plan::fail(fmt::format("{} ranks: no mesh over {} divides train.batch {} (and seq_len {}); valid: another "
+                                  "--batch, --ranks or more --axes",
+                                  options.ranks, fmt::join(options.axes, ", "), spec->train.batch, spec->train.seqLen));
+  const ScheduleSpec &schedule = spec->schedule;
+  options.expertRoom = schedule.expertRoom.has_value();
+  bool mayRecompute = !options.job.options.recompute && !schedule.recomputeAll && schedule.recompute.empty() &&
+                      !schedule.activationBudget;
+  bool tells = isatty(STDERR_FILENO) == 1;
+  std::vector<Planned> all;
+  for (const std::string &mesh : meshes) {
+    if (tells)
+      fmt::print(stderr, "\r{} of {} meshes", all.size(), meshes.size());
+    Planned planned = planOne(options, mesh, spec->dtype, *cluster, /*recomputes=*/false);
+    if (planned.refused.empty() && !planned.fits && mayRecompute)
+      if (Planned again = planOne(options, mesh, spec->dtype, *cluster, /*recomputes=*/true);
+          again.refused.empty() && again.memory < planned.memory)
+        planned = again;
+    all.push_back(planned);
+  }
+  if (tells)
+    fmt::print(stderr, "\r{:30}\r", "");
+  // The fastest that fit, then what does not by what it needs, then what is refused, in their order.
+  llvm::stable_sort(all, [](const Planned &a, const Planned &b) {
+    auto rank = [](const Planned &p) {
+      return std::tuple(!p.refused.empty(), !p.fits,
+                        !p.refused.empty() ? 0.0
+                        : p.fits           ? p.measures.makespan
+                                           : static_cast<double>(p.memory));
+    };
+    return rank(a) < rank(b);
+  });
+  if (options.json) {
+    Json list = Json::array();
+    for (const Planned &planned : all)
+      list.push_back(toJson(planned));
+    fmt::print("{}\n", Json{{"model", spec->name},
+                            {"cluster", cluster->name},
+                            {"ranks", options.ranks},
+                            {"device_bytes", cluster->device.memory},
+                            {"meshes", std::move(list)}}
+                           .dump(1));
+  } else {
+    print(options, *cluster, all);
+  }
+  if (llvm::none_of(all, [](const Planned &planned) { return planned.refused.empty(); }))
+    return plan::fail("no mesh can be planned");
+  return 0;
+}
+
+} // namespace
+
+plan::Action plan::addMeshes(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  CompileOptions &compile = options->job.options;
+  command.add_option("model", options->job.input, "a model description")->type_name("MODEL.json")->required();
+  command.add_option("--cluster", options->cluster, "devices and links (models/clusters)")
+      ->type_name("C.json")
+      ->required();
+  integerIn(command.add_option("--ranks", options->ranks, "so many of the cluster's ranks (default: all)"), 1,
+            maxAxisSize);
+  command
+      .add_option("--axes", options->axes, "axes that may divide them, of dp, tp, pp, ep and sp (default: all but sp)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"dp", "tp", "pp", "ep", "sp"}))
+      ->type_name("AXIS,..");
+  integerIn(command.add_option("--best", options->best, "meshes that are printed (default 10)"), 1, 1 << 20);
+  addDescription(command, compile, /*ofOneMesh=*/false);
+  command.add_flag("--json", options->json, "print all of them as JSON, for programs to read");
+  return [options] { return run(*options); };
+}
