@@ -353,7 +353,7 @@ private:
     if (!work)
       return {};
     auto op = builder.CreateSharedString(work.getOp().data(), work.getOp().size());
-    return schema::CreateWork(builder, op, work.getFlops(), work.getBytes(), work.getRows());
+    return schema::CreateWork(builder, op, work.getFlops(), work.getBytes(), work.getRows(), work.getFixed());
   }
 
   using Body = std::pair<schema::Body, fb::Offset<void>>;

@@ -31,11 +31,13 @@ def Cmd_WorkAttr : AttrDef<Cmd_Dialect, "Work"> {
     ```mlir
     #cmd.work<"add + rms_norm", flops = 655360, bytes = 1573376, "2 row-wise ops fused: one pass over 1024 rows">
     ```
-    `rows`: that many rows of experts, all that their buffer has room for, are counted; only those are computed that came.
+    `rows`: that many rows of experts, all that their buffer has room for, are counted; only those are computed that came. `fixed`: bytes, of
+    all, that do not follow those rows: weights, and what tokens have.
   }];
   let parameters = (ins StringRefParameter<"the op">:$op, "int64_t":$flops, "int64_t":$bytes,
-                        StringRefParameter<"why this kernel">:$choice, DefaultValuedParameter<"int64_t", "0">:$rows);
-  let assemblyFormat = "`<` $op `,` `flops` `=` $flops `,` `bytes` `=` $bytes `,` $choice (`,` `rows` `=` $rows^)? `>`";
+                        StringRefParameter<"why this kernel">:$choice, DefaultValuedParameter<"int64_t", "0">:$rows,
+                        DefaultValuedParameter<"int64_t", "0">:$fixed);
+  let assemblyFormat = "`<` $op `,` `flops` `=` $flops `,` `bytes` `=` $bytes `,` $choice (`,` `rows` `=` $rows^)? (`,` `fixed` `=` $fixed^)? `>`";
   let genVerifyDecl = 1;
 }
 

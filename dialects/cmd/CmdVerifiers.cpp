@@ -20,9 +20,12 @@ LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, F
 }
 
 LogicalResult WorkAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef op, int64_t flops, int64_t bytes,
-                               StringRef, int64_t rows) {
+                               StringRef, int64_t rows, int64_t fixed) {
   if (op.empty())
     return emitError() << "work needs the name of an op";
+  if (fixed < 0 || fixed > bytes)
+    return emitError() << "work of " << op << ": " << fixed << " bytes that follow no rows, of " << bytes
+                       << "; valid: 0 to all of them";
   if (flops < 0 || bytes < 0 || rows < 0)
     return emitError() << "work of " << op << ": " << flops << " FLOPs, " << bytes << " bytes and " << rows
                        << " rows must not be negative";

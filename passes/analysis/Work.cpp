@@ -443,6 +443,31 @@ static int64_t neededBytes(Operation *op, Value value, bool isResult, int64_t ma
       .Default([&](Operation *) { return all; });
 }
 
+/// What an op of experts' rows does for those that there are, and for all else.
+static void divideRows(Operation *op, Work &work, int64_t maxDocuments) {
+  auto tokens = dyn_cast<TokenOpInterface>(op);
+  if (!tokens || isa<RowsOpInterface>(op))
+    return;
+  auto see = [&](Value value, TokenKind kind, bool isResult) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!type || (!isResult && isZero(value)))
+      return;
+    if (kind == TokenKind::rows && type.getRank() >= 3)
+      work.rows = std::max(work.rows, type.getDimSize(0) * type.getDimSize(1));
+    else
+      work.fixed += neededBytes(op, value, isResult, maxDocuments);
+  };
+  llvm::SmallDenseSet<Value> read;
+  for (OpOperand &operand : op->getOpOperands())
+    if (read.insert(operand.get()).second)
+      see(operand.get(), tokens.operandKind(operand.getOperandNumber()), false);
+  for (OpResult result : op->getResults())
+    see(result, tokens.resultKind(result.getResultNumber()), true);
+  if (work.rows == 0)
+    work.fixed = 0;
+  work.fixed = std::min(work.fixed, work.bytes);
+}
+
 Work braid::workOf(ArrayRef<Operation *> unit, int64_t maxDocuments) {
   Work work;
   llvm::SmallPtrSet<Operation *, 16> members(unit.begin(), unit.end());
@@ -459,6 +484,8 @@ Work braid::workOf(ArrayRef<Operation *> unit, int64_t maxDocuments) {
            llvm::any_of(result.getUsers(), [&](Operation *user) { return !members.contains(user); })))
         work.bytes += neededBytes(op, result, /*isResult=*/true, maxDocuments);
   }
+  if (unit.size() == 1)
+    divideRows(unit.front(), work, maxDocuments);
   return work;
 }
 

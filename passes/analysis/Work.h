@@ -11,6 +11,9 @@ namespace braid {
 struct Work {
   int64_t flops = 0; ///< of the op's formula; a multiplication and an addition are two, a function such as exp is one
   int64_t bytes = 0; ///< operands read once, results written once
+  int64_t rows =
+      0; ///< of one op, of experts, as many as buffers have room for; 0: it is no op of such rows, or one of rows in general
+  int64_t fixed = 0; ///< with `rows`: the bytes of what are not such rows
 };
 
 /// `maxDocuments`: rows of a chunk table beyond the chunks of one document; they are empty and cost nothing.

@@ -170,7 +170,8 @@ private:
     double share = static_cast<double>(part) / static_cast<double>(whole);
     auto of = [&](int64_t number) { return std::llround(share * static_cast<double>(number)); };
     launch->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op->getContext(), work.getOp(), of(work.getFlops()),
-                                                       of(work.getBytes()), work.getChoice(), work.getRows()));
+                                                       of(work.getBytes()), work.getChoice(), work.getRows(),
+                                                       std::min(of(work.getFixed()), of(work.getBytes()))));
   }
 
   /// The bytes from `first` elements on.

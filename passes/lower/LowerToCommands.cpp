@@ -277,7 +277,8 @@ static void describe(Operation &op, ArrayRef<Operation *> commands) {
     return;
   auto work = op.getAttrOfType<cmd::WorkAttr>(cmd::kWorkAttr);
   IntegerAttr microBatch = microBatchOfLocation(op.getLoc());
-  int64_t flops = work ? work.getFlops() : 0, bytes = work ? work.getBytes() : 0, left = commands.size();
+  int64_t flops = work ? work.getFlops() : 0, bytes = work ? work.getBytes() : 0, fixed = work ? work.getFixed() : 0;
+  int64_t left = commands.size();
   for (Operation *command : commands) {
     if (Attribute layers = op.getAttr(cmd::kLayersAttr))
       command->setAttr(cmd::kLayersAttr, layers);
@@ -285,8 +286,9 @@ static void describe(Operation &op, ArrayRef<Operation *> commands) {
       command->setAttr(cmd::kMicroBatchAttr, microBatch);
     if (work)
       command->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op.getContext(), work.getOp(), flops / left, bytes / left,
-                                                          work.getChoice(), work.getRows()));
+                                                          work.getChoice(), work.getRows(), fixed / left));
     flops -= flops / left;
+    fixed -= fixed / left;
     bytes -= bytes / left--;
   }
 }

@@ -159,12 +159,12 @@ struct CountWorkPass : impl::CountWorkPassBase<CountWorkPass> {
           ExpertRows experts(*block);
           for (const OutlineUnit &unit : outlineUnits(*block)) {
             Work work = workOf(unit, maxDocuments);
-            // Row-wise ops have as many as their results; the library's products say so themselves.
+            // Row-wise ops have as many as their results.
             bool some = isRowsOp(unit.front()) && llvm::any_of(unit, [&](Operation *op) { return experts.reads(op); });
-            int64_t rows = some ? product(rowDims(unit.front())) : 0;
+            int64_t rows = some ? product(rowDims(unit.front())) : work.rows;
             unit.front()->setAttr(cmd::kWorkAttr,
                                   cmd::WorkAttr::get(module.getContext(), workName(unit), work.flops, work.bytes,
-                                                     choiceOf(unit, gpu, library, f32Parts), rows));
+                                                     choiceOf(unit, gpu, library, f32Parts), rows, work.fixed));
           }
         });
   }

@@ -151,8 +151,11 @@ void shareWork(cmd::WorkAttr work, Operation *begin, Operation *end) {
     double ofTouched = touched(piece.op) * piece.times / std::max(allTouched, 1.0);
     int64_t ownFlops = take(flops, ofSizes, last && (!library || ofSizes > 0), work.getFlops());
     int64_t ownBytes = take(bytes, ofTouched, last, work.getBytes());
-    piece.op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(piece.op->getContext(), work.getOp(), ownFlops / piece.times,
-                                                         ownBytes / piece.times, work.getChoice(), work.getRows()));
+    double fixed = static_cast<double>(work.getFixed()) / std::max<double>(work.getBytes(), 1);
+    int64_t each = ownBytes / piece.times;
+    piece.op->setAttr(cmd::kWorkAttr,
+                      cmd::WorkAttr::get(piece.op->getContext(), work.getOp(), ownFlops / piece.times, each,
+                                         work.getChoice(), work.getRows(), static_cast<int64_t>(fixed * each)));
     piece.op->removeAttr(kProductsAttr);
   }
 }
@@ -166,7 +169,8 @@ void joinWork(MoeCombineOp combine, AddOp add) {
   int64_t saved = 2 * cmd::tensorBytes(cast<RankedTensorType>(combine.getY().getType()));
   combine->setAttr(cmd::kWorkAttr,
                    cmd::WorkAttr::get(combine.getContext(), work.getOp(), work.getFlops() + other.getFlops(),
-                                      work.getBytes() + other.getBytes() - saved, work.getChoice(), work.getRows()));
+                                      work.getBytes() + other.getBytes() - saved, work.getChoice(), work.getRows(),
+                                      std::max<int64_t>(work.getFixed() + other.getBytes() - saved, 0)));
 }
 
 /// A convolution, or the gradient of one, with the ops that FuseRows has put beside it. What stands between them is in no memory, nor is the sum of taps that a
@@ -184,10 +188,10 @@ LogicalResult outlineEnded(Operation *op, OutlineContext &context) {
   int64_t between =
       cmd::tensorBytes(cast<RankedTensorType>((gradient ? op->getOperand(4) : op->getResult(0)).getType()));
   if (work && rows)
-    work = cmd::WorkAttr::get(op->getContext(), work.getOp().str() + " + " + rows.getOp().str(),
-                              work.getFlops() + rows.getFlops(),
-                              work.getBytes() + rows.getBytes() - (gradient ? 3 : 2) * between,
-                              work.getChoice().str() + "; in its registers: " + rows.getOp().str(), work.getRows());
+    work = cmd::WorkAttr::get(
+        op->getContext(), work.getOp().str() + " + " + rows.getOp().str(), work.getFlops() + rows.getFlops(),
+        work.getBytes() + rows.getBytes() - (gradient ? 3 : 2) * between,
+        work.getChoice().str() + "; in its registers: " + rows.getOp().str(), work.getRows(), work.getFixed());
   Operation *after = op->getNextNode(), *before = op->getPrevNode();
   while (before && llvm::is_contained(cluster, before))
     before = before->getPrevNode();

@@ -254,7 +254,9 @@ private:
       bytes -= cmd::tensorBytes(tensorType(product)) * (llvm::is_contained(stored, product) ? 1 : 2);
     std::string choice = products.getChoice().str() + "; in registers of its threads: " + rows.getOp().str();
     return cmd::WorkAttr::get(op->getContext(), products.getOp().str() + " + " + rows.getOp().str(),
-                              products.getFlops() + rows.getFlops(), bytes, choice, rows.getRows());
+                              products.getFlops() + rows.getFlops(), bytes, choice,
+                              std::max(products.getRows(), rows.getRows()),
+                              std::min(products.getFixed() + rows.getFixed(), bytes));
   }
 
   Block &block;

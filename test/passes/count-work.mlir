@@ -45,7 +45,7 @@ func.func @rows(%x: tensor<1x8x16xf32>, %h: tensor<1x8x16xf32>, %w: tensor<16xf3
 // Rows of an embedding, not its table: 4 * (2 tokens + 2 * 16 read + 2 * 16 written).
 // CHECK-LABEL: func.func @sparse
 // CHECK: braid.embed {{.*}}#cmd.work<"embed", flops = 0, bytes = 264,
-// CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", flops = 256, bytes = 708, "generated: so few rows that the weights of their experts stream by once">
+// CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", flops = 256, bytes = 708, "generated: so few rows that the weights of their experts stream by once", rows = 2, fixed = 548>
 func.func @sparse(%tokens: tensor<1x2xi32>, %table: tensor<1000x16xf32>, %offsets: tensor<9xi32>, %w: tensor<8x16x4xf32>) -> tensor<1x2x4xf32> {
   %x = braid.embed %tokens, %table : (tensor<1x2xi32>, tensor<1000x16xf32>) -> tensor<1x2x16xf32>
   %y = braid.moe.grouped_linear %x offsets(%offsets) weights(%w) : (tensor<1x2x16xf32>, tensor<9xi32>, tensor<8x16x4xf32>) -> tensor<1x2x4xf32>
@@ -144,4 +144,33 @@ func.func @experts(%x: tensor<1x32x16xf32>, %offsets: tensor<3xi32>, %w: tensor<
   %s = braid.scale %a {value = 2.0 : f64} : (tensor<1x32x24xf32>) -> tensor<1x32x24xf32>
   %all = braid.scale %x {value = 2.0 : f64} : (tensor<1x32x16xf32>) -> tensor<1x32x16xf32>
   return %s, %all : tensor<1x32x24xf32>, tensor<1x32x16xf32>
+}
+
+// -----
+
+// Of what a buffer has room for only the rows that came are read, multiplied and written: 32 here at most; weights, their gradients, sums and offsets are there whatever comes,
+// 4 * (2 * 16 * 24 + 3), with sums twice the gradients.
+// CHECK-LABEL: func.func @experts
+// CHECK: braid.moe.grouped_linear {{.*}}#cmd.work<"moe.grouped_linear", {{.*}}, rows = 32, fixed = 3084>
+// CHECK: braid.moe.grouped_linear_grad_data {{.*}}, rows = 32, fixed = 3084>
+// CHECK: braid.moe.grouped_linear_grad_weight {{.*}}, rows = 32, fixed = 6156>
+// SHARED-LABEL: func.func @experts
+// SHARED: tile.grouped_gemm {{.*}}#cmd.work<"moe.grouped_linear", {{.*}}, rows = 32, fixed = 3084>
+func.func @experts(%x: tensor<1x32x16xf32>, %offsets: tensor<3xi32>, %w: tensor<2x16x24xf32>) -> (tensor<1x32x16xf32>, tensor<2x16x24xf32>) {
+  %y = braid.moe.grouped_linear %x offsets(%offsets) weights(%w) : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<2x16x24xf32>) -> tensor<1x32x24xf32>
+  %dx = braid.moe.grouped_linear_grad_data cotangents(%y) offsets(%offsets) weights(%w) : (tensor<1x32x24xf32>, tensor<3xi32>, tensor<2x16x24xf32>) -> tensor<1x32x16xf32>
+  %dw = braid.moe.grouped_linear_grad_weight %x offsets(%offsets) cotangents(%y) sums(%w) : (tensor<1x32x16xf32>, tensor<3xi32>, tensor<1x32x24xf32>, tensor<2x16x24xf32>) -> tensor<2x16x24xf32>
+  return %dx, %dw : tensor<1x32x16xf32>, tensor<2x16x24xf32>
+}
+
+// -----
+
+// A sum of the words' gradients and another table: rows of that table that words name, read and written: 4 * (2 * 8 * 16 * 2), beside dy and 4 bytes a token; alone the whole table.
+// CHECK-LABEL: func.func @words
+// CHECK: braid.embed_grad {{.*}}#cmd.work<"embed_grad", flops = 256, bytes = 3136,
+// CHECK: braid.embed_grad {{.*}}#cmd.work<"embed_grad", flops = 256, bytes = 33856,
+func.func @words(%tokens: tensor<2x8xi32>, %dy: tensor<2x8x16xf32>, %sum: tensor<512x16xf32>) -> (tensor<512x16xf32>, tensor<512x16xf32>) {
+  %a = braid.embed_grad %tokens, %dy, %sum : (tensor<2x8xi32>, tensor<2x8x16xf32>, tensor<512x16xf32>) -> tensor<512x16xf32>
+  %b = braid.embed_grad %tokens, %dy : (tensor<2x8xi32>, tensor<2x8x16xf32>) -> tensor<512x16xf32>
+  return %a, %b : tensor<512x16xf32>, tensor<512x16xf32>
 }

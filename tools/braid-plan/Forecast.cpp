@@ -238,14 +238,14 @@ private:
       mostFlops += flops;
       bytes = static_cast<double>(work->bytes());
       // Buffers hold the rows of the worst routing; only those are computed that there are.
-      const schema::GroupedGemm *grouped = command.body_as_GroupedGemm();
-      if (uint64_t rows = grouped ? static_cast<uint64_t>(grouped->max_rows()) : work->rows()) {
+      if (uint64_t rows = work->rows()) {
         // Ranks of etp have each other's rows, but for those that are ranks of tp and have the same ones.
         int64_t etp = program.mesh().size("etp").value_or(1),
                 sharers = etp == program.mesh().size("tp").value_or(1) ? 1 : etp;
         double live = liveRows(command, static_cast<double>(rows) / static_cast<double>(sharers));
         flops *= live;
-        bytes *= grouped ? 1 : live; // a product reads all weights
+        double fixed = std::min(static_cast<double>(work->fixed_bytes()), bytes);
+        bytes = fixed + live * (bytes - fixed);
         result.balanced = true;
       }
     } else if (const schema::Copy *copy = command.body_as_Copy()) {
