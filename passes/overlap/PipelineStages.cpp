@@ -318,7 +318,13 @@ private:
     for (Operation &op : body.without_terminator())
       if (llvm::is_contained(kinds, workOf(&op)))
         builder.clone(op, map)->walk([&](Operation *copy) {
-          copy->setLoc(FusedLoc::get({copy->getLoc()}, builder.getI32IntegerAttr(m), builder.getContext()));
+          auto own = [&](Location loc) -> Location {
+            return FusedLoc::get({loc}, builder.getI32IntegerAttr(m), builder.getContext());
+          };
+          copy->setLoc(own(copy->getLoc()));
+          for (Region &region : copy->getRegions())
+            for (BlockArgument argument : region.getArguments())
+              argument.setLoc(own(argument.getLoc()));
         });
     // What is added to is what the next micro-batch adds to.
     for (unsigned i = 0; i < function.getNumResults(); ++i) {

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <chrono>
 #include <numeric>
 #include <unistd.h>
 
@@ -28,6 +29,8 @@ struct Options {
   std::string cluster;
   std::vector<std::string> axes = {"dp", "tp", "pp", "ep"};
   int64_t ranks = 0, best = 10;
+  std::vector<std::string> given; ///< flags of the description, "--batch=32"
+  int64_t batches = 1; ///< of a step, accumulated
   bool expertRoom = false; ///< the model says one
   bool json = false;
 };
@@ -38,15 +41,11 @@ void report(const std::string &message) { plan::fail(message); }
 struct Planned {
   std::string mesh;
   std::string refused; ///< a message; empty: it is planned
-  bool fits = false, recomputes = false; ///< all layers, which was not asked for
+  std::string flags; ///< all that braid-compile makes it with
+  bool fits = false;
   uint64_t memory = 0; ///< bytes of the rank that needs most
-  double tokens = 0, microBatches = 1; ///< of a step
-  schedule::Measures measures;
-
-  std::string flags() const {
-    return "--mesh=" + mesh + (recomputes ? " --recompute=all" : "") +
-           (microBatches > 1 ? fmt::format(" --micro-batches={:.0f}", microBatches) : "");
-  }
+  double tokens = 0; ///< of a step
+  schedule::Measures measures; ///< of a step, with its update
   double tokensPerSecond() const { return measures.makespan > 0 ? tokens / measures.makespan : 0; }
 };
 
@@ -88,10 +87,22 @@ std::vector<std::string> meshesOf(const Options &options, const ModelSpec &spec,
   return meshes;
 }
 
-/// The first word about a program that could not be made; what was asked for of the others holds for it where it can.
+/// Two entries one after the other, the first so often.
+schedule::Measures inTurn(const schedule::Measures &first, int64_t times, const schedule::Measures &second) {
+  auto of = [&](double each, double once) { return static_cast<double>(times) * each + once; };
+  schedule::Measures sum = second;
+  sum.makespan = of(first.makespan, second.makespan);
+  sum.computeBusy = of(first.computeBusy, second.computeBusy);
+  sum.exposedComm = of(first.exposedComm, second.exposedComm);
+  double idle = of(first.bubble * first.makespan, second.bubble * second.makespan);
+  sum.bubble = sum.makespan > 0 ? idle / sum.makespan : 0;
+  return sum;
+}
+
+/// What was asked for holds for a mesh where it can: orders of stages for those that have some, rooms for experts on several ranks.
 Planned planOne(const Options &options, const std::string &mesh, const std::string &dtype, const plan::Cluster &cluster,
                 bool recomputes) {
-  Planned planned{.mesh = mesh, .recomputes = recomputes};
+  Planned planned{.mesh = mesh};
   CompileJob job = options.job;
   CompileOptions &compile = job.options;
   compile.mesh = mesh;
@@ -99,8 +110,17 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   if (recomputes)
     compile.recompute = "all";
   Mesh ranks = llvm::cantFail(Mesh::parse(mesh));
-  if (ranks.size("pp") == 1)
-    compile.stageOrder.reset();
+  planned.flags = "--mesh=" + mesh + (recomputes ? " --recompute=all" : "");
+  std::vector<std::string> given = options.given;
+  auto drop = [&](const char *axis, llvm::StringRef flag, auto &value) {
+    if (ranks.size(axis) > 1)
+      return;
+    value = {};
+    llvm::erase_if(given, [&](llvm::StringRef word) { return word.starts_with(flag); });
+  };
+  drop("pp", "--stage-order=", compile.stageOrder);
+  drop("ep", "--expert-room=", compile.expertRoom);
+  drop("sp", "--sp-algorithm=", compile.spAlgorithm);
   compile.machine = plan::machineOf(cluster, ranks, dtype);
   compile.secondsOf = [&](const std::vector<uint8_t> &file, const Machine &) { return plan::secondsOn(file, cluster); };
   KeptMessages messages;
@@ -120,11 +140,22 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   if (!forecast)
     return refuse(messages.firstError());
   planned.measures = forecast->measures;
+  planned.tokens = plan::tokensOf(**program, *(*program)->findEntry(entries.front()));
+  // Several batches of a step, and the update behind them, which entries of one batch leave out.
+  if (entries.back() == "accumulate_step" && (*program)->findEntry("update_step")) {
+    std::optional<plan::Forecast> update = plan::forecast(**program, {"update_step"}, cluster);
+    if (!update)
+      return refuse(messages.firstError());
+    planned.measures = inTurn(forecast->measures, options.batches, update->measures);
+    planned.tokens *= static_cast<double>(options.batches);
+  }
   for (const plan::Forecast::Stage &stage : forecast->stages)
     planned.memory = std::max(planned.memory, stage.memory);
   planned.fits = static_cast<double>(planned.memory) <= cluster.device.memory;
-  planned.tokens = plan::tokensOf(**program, *(*program)->findEntry(entries.front()));
-  planned.microBatches = plan::numberOf(**program, "train.micro_batches", 1);
+  if (double parts = plan::numberOf(**program, "train.micro_batches", 1); parts > 1 && !compile.microBatches)
+    planned.flags += fmt::format(" --micro-batches={:.0f}", parts);
+  for (const std::string &flag : given)
+    planned.flags += " " + flag;
   return planned;
 }
 
@@ -134,7 +165,7 @@ Json toJson(const Planned &planned) {
     json["refused"] = planned.refused;
     return json;
   }
-  json["flags"] = planned.flags();
+  json["flags"] = planned.flags;
   json["fits"] = planned.fits;
   json["bytes_per_rank"] = planned.memory;
   json["time"] = planned.measures.makespan;
@@ -150,8 +181,8 @@ void print(const Options &options, const plan::Cluster &cluster, const std::vect
   auto refused = [](const Planned &p) { return !p.refused.empty(); };
   auto fits = [](const Planned &p) { return p.refused.empty() && p.fits; };
   int64_t fit = count(fits), refusals = count(refused), planned = static_cast<int64_t>(all.size()) - refusals;
-  fmt::print("cluster        {}, {} rank{}: {} meshes, {} fit in the {} of {}\n", cluster.name, options.ranks,
-             options.ranks == 1 ? "" : "s", all.size(), fit,
+  fmt::print("cluster        {}, {} rank{}: {} mesh{}, {} fit{} in the {} of {}\n", cluster.name, options.ranks,
+             options.ranks == 1 ? "" : "s", all.size(), all.size() == 1 ? "" : "es", fit, fit == 1 ? "s" : "",
              runtime::formatBytes(static_cast<uint64_t>(cluster.device.memory)), cluster.device.name);
   if (fit > 0)
     fmt::print("\n{:>10} {:>12} {:>12} {:>8} {:>10}   {}\n", "step", "tokens/s", "memory", "bubble", "exposed",
@@ -160,17 +191,20 @@ void print(const Options &options, const plan::Cluster &cluster, const std::vect
   for (const Planned &p : all)
     if (fits(p) && shown++ < options.best)
       fmt::print("{:>8.4g} s {:>12.4g} {:>12} {:>6.1f} % {:>8.3g} s   {}\n", p.measures.makespan, p.tokensPerSecond(),
-                 runtime::formatBytes(p.memory), 100 * p.measures.bubble, p.measures.exposedComm, p.flags());
+                 runtime::formatBytes(p.memory), 100 * p.measures.bubble, p.measures.exposedComm, p.flags);
   if (shown > options.best)
-    fmt::print("{} slower ones are left out (--best)\n", shown - options.best);
+    fmt::print("{} left out (--best)\n",
+               shown - options.best == 1 ? "1 slower one is" : fmt::format("{} slower ones are", shown - options.best));
   if (fit > 0)
     fmt::print("\n");
   auto nearest = llvm::find_if(all, [&](const Planned &p) { return p.refused.empty() && !p.fits; });
   if (nearest != all.end())
     fmt::print("{} {} not fit: {} comes nearest and needs {} per rank\n", planned - fit,
-               planned - fit == 1 ? "does" : "do", nearest->flags(), runtime::formatBytes(nearest->memory));
-  bool roomForAll = llvm::any_of(
-      all, [](const Planned &p) { return p.refused.empty() && !p.fits && llvm::StringRef(p.mesh).contains("ep="); });
+               planned - fit == 1 ? "does" : "do", nearest->flags, runtime::formatBytes(nearest->memory));
+  // Of two ranks twice an even share is all.
+  bool roomForAll = llvm::any_of(all, [](const Planned &p) {
+    return p.refused.empty() && !p.fits && llvm::cantFail(Mesh::parse(p.mesh)).size("ep") > 2;
+  });
   if (roomForAll && !options.job.options.expertRoom && !options.expertRoom)
     fmt::print("experts on several ranks have room for all rows that there may be: --expert-room=2 plans for twice an "
                "even share\n");
@@ -201,23 +235,35 @@ int run(Options options) {
   CompileOptions alone = options.job.options;
   alone.mesh.clear();
   alone.stageOrder.reset();
+  alone.expertRoom.reset();
+  alone.spAlgorithm.reset();
   llvm::FailureOr<ModelSpec> spec = readModel(alone, *model, options.job.input);
   if (failed(spec))
     return 1;
   std::vector<std::string> meshes = meshesOf(options, *spec, *cluster);
   if (meshes.empty())
-    return plan::fail(fmt::format("{} ranks: no mesh over {} divides train.batch {} (and seq_len {}); valid: another "
-                                  "--batch, --ranks or more --axes",
-                                  options.ranks, fmt::join(options.axes, ", "), spec->train.batch, spec->train.seqLen));
+    return plan::fail(fmt::format(
+        "{} ranks: they cannot be divided among {}; valid: dp that divides train.batch {}, pp of at most {}, the "
+        "layers and the head, tp of at most {}, the ranks of a node, sp that divides train.seq_len {}, and together "
+        "as many as there are ranks; ep divides the experts of those that dp, tp and sp have",
+        options.ranks, fmt::join(options.axes, ", "), spec->train.batch, spec->numLayers + 1, cluster->ranksPerNode,
+        spec->train.seqLen));
   const ScheduleSpec &schedule = spec->schedule;
   options.expertRoom = schedule.expertRoom.has_value();
+  options.batches = spec->train.accumulationSteps;
   bool mayRecompute = !options.job.options.recompute && !schedule.recomputeAll && schedule.recompute.empty() &&
                       !schedule.activationBudget;
   bool tells = isatty(STDERR_FILENO) == 1;
   std::vector<Planned> all;
+  auto said = std::chrono::steady_clock::now();
   for (const std::string &mesh : meshes) {
-    if (tells)
+    constexpr auto silence = std::chrono::seconds(20); // at most, where nobody watches a line
+    if (tells) {
       fmt::print(stderr, "\r{} of {} meshes", all.size(), meshes.size());
+    } else if (std::chrono::steady_clock::now() - said > silence) {
+      fmt::print(stderr, "braid-plan: {} of {} meshes\n", all.size(), meshes.size());
+      said = std::chrono::steady_clock::now();
+    }
     Planned planned = planOne(options, mesh, spec->dtype, *cluster, /*recomputes=*/false);
     if (planned.refused.empty() && !planned.fits && mayRecompute)
       if (Planned again = planOne(options, mesh, spec->dtype, *cluster, /*recomputes=*/true);
@@ -272,7 +318,12 @@ plan::Action plan::addMeshes(CLI::App &command) {
       ->check(CLI::IsMember({"dp", "tp", "pp", "ep", "sp"}))
       ->type_name("AXIS,..");
   integerIn(command.add_option("--best", options->best, "meshes that are printed (default 10)"), 1, 1 << 20);
-  addDescription(command, compile, /*ofOneMesh=*/false);
+  std::vector<CLI::Option *> ofDescription = addDescription(command, compile, /*ofOneMesh=*/false);
   command.add_flag("--json", options->json, "print all of them as JSON, for programs to read");
-  return [options] { return run(*options); };
+  return [options, ofDescription] {
+    for (const CLI::Option *option : ofDescription)
+      if (option->count() > 0)
+        options->given.push_back(option->get_name() + "=" + option->results().back());
+    return run(*options);
+  };
 }
