@@ -437,6 +437,32 @@ std::vector<std::string> plan::defaultEntries(const runtime::Program &program) {
   return {program.entries().front().name};
 }
 
+/// Two entries one after the other, the first so often.
+static schedule::Measures inTurn(const schedule::Measures &first, int64_t times, const schedule::Measures &second) {
+  auto of = [&](double each, double once) { return static_cast<double>(times) * each + once; };
+  schedule::Measures sum = second;
+  sum.makespan = of(first.makespan, second.makespan);
+  sum.computeBusy = of(first.computeBusy, second.computeBusy);
+  sum.exposedComm = of(first.exposedComm, second.exposedComm);
+  double idle = of(first.bubble * first.makespan, second.bubble * second.makespan);
+  sum.bubble = sum.makespan > 0 ? idle / sum.makespan : 0;
+  return sum;
+}
+
+std::optional<plan::Step> plan::stepOf(const runtime::Program &program, const std::vector<std::string> &entries,
+                                       const Forecast &forecast, const Cluster &cluster) {
+  Step step{1, tokensOf(program, *program.findEntry(entries.front())), forecast.measures};
+  if (entries.back() != "accumulate_step" || !program.findEntry("update_step"))
+    return step;
+  std::optional<Forecast> update = plan::forecast(program, {"update_step"}, cluster);
+  if (!update)
+    return std::nullopt;
+  step.batches = std::max<int64_t>(std::llround(numberOf(program, "train.accumulation_steps", 1)), 1);
+  step.tokens *= static_cast<double>(step.batches);
+  step.measures = inTurn(forecast.measures, step.batches, update->measures);
+  return step;
+}
+
 static std::shared_ptr<const runtime::Program> parsed(const std::vector<uint8_t> &file) {
   auto *begin = reinterpret_cast<const std::byte *>(file.data());
   auto program = runtime::Program::parse({begin, begin + file.size()}, "program");

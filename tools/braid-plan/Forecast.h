@@ -50,6 +50,16 @@ std::optional<Forecast> forecast(const runtime::Program &program, const std::vec
 /// accumulate_step that is all of a step comes the update_step.
 std::vector<std::string> defaultEntries(const runtime::Program &program);
 
+/// A training step as a whole: the batches whose gradients it adds up, and the update behind them.
+struct Step {
+  int64_t batches = 1;
+  double tokens = 0; ///< of all ranks
+  schedule::Measures measures;
+};
+/// From what is forecast of the default entries; nothing after a message.
+std::optional<Step> stepOf(const runtime::Program &program, const std::vector<std::string> &entries,
+                           const Forecast &forecast, const Cluster &cluster);
+
 /// Seconds of its default entries on a cluster of such machines, as CompileOptions::secondsOf.
 std::optional<double> secondsOnMachine(const std::vector<uint8_t> &file, const Machine &machine);
 /// On `cluster`.

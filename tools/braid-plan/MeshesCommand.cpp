@@ -30,7 +30,6 @@ struct Options {
   std::vector<std::string> axes = {"dp", "tp", "pp", "ep"};
   int64_t ranks = 0, best = 10;
   std::vector<std::string> given; ///< flags of the description, "--batch=32"
-  int64_t batches = 1; ///< of a step, accumulated
   bool expertRoom = false; ///< the model says one
   bool json = false;
 };
@@ -87,22 +86,11 @@ std::vector<std::string> meshesOf(const Options &options, const ModelSpec &spec,
   return meshes;
 }
 
-/// Two entries one after the other, the first so often.
-schedule::Measures inTurn(const schedule::Measures &first, int64_t times, const schedule::Measures &second) {
-  auto of = [&](double each, double once) { return static_cast<double>(times) * each + once; };
-  schedule::Measures sum = second;
-  sum.makespan = of(first.makespan, second.makespan);
-  sum.computeBusy = of(first.computeBusy, second.computeBusy);
-  sum.exposedComm = of(first.exposedComm, second.exposedComm);
-  double idle = of(first.bubble * first.makespan, second.bubble * second.makespan);
-  sum.bubble = sum.makespan > 0 ? idle / sum.makespan : 0;
-  return sum;
-}
-
 /// What was asked for holds for a mesh where it can: orders of stages for those that have some, rooms for experts on several ranks.
 Planned planOne(const Options &options, const std::string &mesh, const std::string &dtype, const plan::Cluster &cluster,
                 bool recomputes) {
-  Planned planned{.mesh = mesh};
+  Planned planned;
+  planned.mesh = mesh;
   CompileJob job = options.job;
   CompileOptions &compile = job.options;
   compile.mesh = mesh;
@@ -139,16 +127,11 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   std::optional<plan::Forecast> forecast = plan::forecast(**program, entries, cluster);
   if (!forecast)
     return refuse(messages.firstError());
-  planned.measures = forecast->measures;
-  planned.tokens = plan::tokensOf(**program, *(*program)->findEntry(entries.front()));
-  // Several batches of a step, and the update behind them, which entries of one batch leave out.
-  if (entries.back() == "accumulate_step" && (*program)->findEntry("update_step")) {
-    std::optional<plan::Forecast> update = plan::forecast(**program, {"update_step"}, cluster);
-    if (!update)
-      return refuse(messages.firstError());
-    planned.measures = inTurn(forecast->measures, options.batches, update->measures);
-    planned.tokens *= static_cast<double>(options.batches);
-  }
+  std::optional<plan::Step> step = plan::stepOf(**program, entries, *forecast, cluster);
+  if (!step)
+    return refuse(messages.firstError());
+  planned.measures = step->measures;
+  planned.tokens = step->tokens;
   for (const plan::Forecast::Stage &stage : forecast->stages)
     planned.memory = std::max(planned.memory, stage.memory);
   planned.fits = static_cast<double>(planned.memory) <= cluster.device.memory;
@@ -250,7 +233,6 @@ int run(Options options) {
         spec->train.seqLen));
   const ScheduleSpec &schedule = spec->schedule;
   options.expertRoom = schedule.expertRoom.has_value();
-  options.batches = spec->train.accumulationSteps;
   bool mayRecompute = !options.job.options.recompute && !schedule.recomputeAll && schedule.recompute.empty() &&
                       !schedule.activationBudget;
   bool tells = isatty(STDERR_FILENO) == 1;

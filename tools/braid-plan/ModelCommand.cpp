@@ -235,6 +235,7 @@ struct Plan {
   double tokens; ///< of the step, of all ranks
   const plan::Cluster *cluster; ///< null: none
   const plan::Forecast *forecast; ///< null: without a cluster
+  const plan::Step *step; ///< null: the entries are no default ones, or a step has no more than they
 
   bool hasUpdate() const { return entries.front() == "train_step" || entries.back() == "update_step"; }
 };
@@ -261,7 +262,7 @@ Json stagesOf(const Plan &plan) {
 }
 
 Json toJson(const Plan &plan) {
-  const auto &[program, stages, memory, asked, entries, tokens, cluster, forecast] = plan;
+  const auto &[program, stages, memory, asked, entries, tokens, cluster, forecast, step] = plan;
   const std::string &entry = entries.front();
   Json arenas = Json::array();
   for (const Memory::Arena &arena : memory.arenas)
@@ -314,6 +315,13 @@ Json toJson(const Plan &plan) {
                   {"balanced_routing_assumed", forecast->balanced},
                   {"empty_caches_assumed", forecast->emptyCaches},
                   {"communication", std::move(axes)}};
+  if (step)
+    json["whole_step"] = {{"batches", step->batches},
+                          {"tokens", step->tokens},
+                          {"time", step->measures.makespan},
+                          {"compute_busy", step->measures.computeBusy},
+                          {"exposed_comm", step->measures.exposedComm},
+                          {"bubble", step->measures.bubble}};
   return json;
 }
 
@@ -378,7 +386,7 @@ void printStages(const Plan &plan) {
 }
 
 void printText(const Plan &plan) {
-  const auto &[program, stages, memory, asked, entries, tokens, cluster, forecast] = plan;
+  const auto &[program, stages, memory, asked, entries, tokens, cluster, forecast, step] = plan;
   const std::string &entry = entries.front();
   double parameters = numberOf(program, "parameter_count");
   fmt::print("model          {}, {:.4g} {} parameters\n", program.name(), parameters / (parameters < 1e9 ? 1e6 : 1e9),
@@ -428,6 +436,9 @@ void printText(const Plan &plan) {
                tokens / measures.makespan, tokens, batchText(program, tokens),
                100 * forecast->flops / measures.makespan /
                    cluster->device.flops(program.metadata("dtype").value_or("f32")));
+  if (step)
+    fmt::print("\n{} batches and the update_step: {}, {:.4g} tokens/s", step->batches, seconds(step->measures.makespan),
+               step->tokens / step->measures.makespan);
   fmt::print("\n  compute busy {:>12}\n  exposed comm {:>12}\n  bubble       {:>10.1f} %\n",
              seconds(measures.computeBusy), seconds(measures.exposedComm), 100 * measures.bubble);
   for (const plan::Forecast::Axis &axis : forecast->axes)
@@ -500,6 +511,9 @@ int run(Options options) {
                                           stages.size() == 1 ? program->mesh().worldSize() : 0))
       return code;
   }
+  std::optional<plan::Step> step;
+  if (forecast && options.entry.empty() && !(step = plan::stepOf(*program, entries, *forecast, *cluster)))
+    return 1;
   Plan plan = {*program,
                stages,
                *llvm::max_element(stages, [](const Memory &a, const Memory &b) { return a.total < b.total; }),
@@ -507,7 +521,8 @@ int run(Options options) {
                entries,
                plan::tokensOf(*program, *program->findEntry(entries.front())),
                cluster ? &*cluster : nullptr,
-               forecast ? &*forecast : nullptr};
+               forecast ? &*forecast : nullptr,
+               step && step->batches > 1 ? &*step : nullptr};
   if (options.json)
     fmt::print("{}\n", toJson(plan).dump(1));
   else

@@ -40,6 +40,8 @@ def main(model, cluster, *flags):
             update = json.loads(run("braid-plan", model, "--cluster", cluster, "--json", "--entry=update_step", *mesh["flags"].split()).stdout)
             batches = int(next(flag for flag in flags if flag.startswith("--accumulation-steps=")).split("=")[1])
             seconds, tokens = batches * seconds + update["step"]["time"], batches * tokens
+            whole = alone["whole_step"]
+            check(f"{mesh['flags']}: whole step", (whole["batches"], whole["tokens"]) == (batches, tokens) and abs(whole["time"] / seconds - 1) < 1e-12, whole["time"])
         near = abs(seconds / mesh["time"] - 1) < 1e-12 and abs(tokens / seconds / mesh["tokens_per_second"] - 1) < 1e-9
         check(f"{mesh['flags']}: time and tokens", near, f"{mesh['time']:.4g} s")
         check(f"{mesh['flags']}: bytes and ranks", (alone["memory"]["bytes_per_rank"], alone["memory"]["fits"], alone["ranks"]) == (mesh["bytes_per_rank"], mesh["fits"], plan["ranks"]))
