@@ -8,7 +8,6 @@
 #include "tools/braid-plan/Forecast.h"
 #include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
-#include "tools/common/WordFlag.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

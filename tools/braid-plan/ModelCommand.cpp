@@ -6,16 +6,11 @@
 #include "runtime/io/TensorNames.h"
 #include "runtime/train/Rank.h"
 #include "schedule/Draw.h"
-#include "schedule/Slicing.h"
-#include "schedule/Stages.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/braid-tune/Evidence.h"
 #include "tools/common/GivenFlags.h"
 #include "tools/common/InputFile.h"
-#include "tools/common/IntegerFlag.h"
-#include "tools/common/NumberFlag.h"
-#include "tools/common/WordFlag.h"
 
 #include "llvm/Support/FileSystem.h"
 
