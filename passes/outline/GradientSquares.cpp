@@ -37,7 +37,7 @@ private:
     int64_t flops = work.getFlops() - 2 * x.getNumElements() + squares.getNumElements();
     int64_t bytes = work.getBytes() - cmd::tensorBytes(x) + cmd::tensorBytes(squares);
     op->setAttr(cmd::kWorkAttr, cmd::WorkAttr::get(op.getContext(), work.getOp(), flops, bytes, work.getChoice(),
-                                                   work.getRows(), std::min(work.getFixed(), bytes)));
+                                                   work.getRows(), work.getFixed()));
   }
 
   /// What a repeat, or a function, yields as its result of this number.

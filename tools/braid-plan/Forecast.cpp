@@ -463,9 +463,9 @@ std::optional<plan::Step> plan::stepOf(const runtime::Program &program, const st
   return step;
 }
 
-static std::shared_ptr<const runtime::Program> parsed(const std::vector<uint8_t> &file) {
+std::shared_ptr<const runtime::Program> plan::programOf(const std::vector<uint8_t> &file, const std::string &name) {
   auto *begin = reinterpret_cast<const std::byte *>(file.data());
-  auto program = runtime::Program::parse({begin, begin + file.size()}, "program");
+  auto program = runtime::Program::parse({begin, begin + file.size()}, name);
   if (program.ok())
     return *program;
   printError(program.status().message());
@@ -481,11 +481,11 @@ static std::optional<double> secondsOf(const runtime::Program &program, const pl
 }
 
 std::optional<double> plan::secondsOn(const std::vector<uint8_t> &file, const Cluster &cluster) {
-  std::shared_ptr<const runtime::Program> program = parsed(file);
+  std::shared_ptr<const runtime::Program> program = programOf(file, "program");
   return program ? secondsOf(*program, cluster) : std::nullopt;
 }
 
 std::optional<double> plan::secondsOnMachine(const std::vector<uint8_t> &file, const Machine &machine) {
-  std::shared_ptr<const runtime::Program> program = parsed(file);
+  std::shared_ptr<const runtime::Program> program = programOf(file, "program");
   return program ? secondsOf(*program, clusterOf(machine, program->mesh().worldSize())) : std::nullopt;
 }

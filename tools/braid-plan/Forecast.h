@@ -60,6 +60,9 @@ struct Step {
 std::optional<Step> stepOf(const runtime::Program &program, const std::vector<std::string> &entries,
                            const Forecast &forecast, const Cluster &cluster);
 
+/// Of a file that compileTables made of `name`; null after a message.
+std::shared_ptr<const runtime::Program> programOf(const std::vector<uint8_t> &file, const std::string &name);
+
 /// Seconds of its default entries on a cluster of such machines, as CompileOptions::secondsOf.
 std::optional<double> secondsOnMachine(const std::vector<uint8_t> &file, const Machine &machine);
 /// On `cluster`.

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 using namespace braid;
-using runtime::Program;
 using Json = nlohmann::ordered_json;
 
 namespace {
@@ -118,15 +117,14 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   std::optional<std::vector<uint8_t>> bytes = compileTables(job);
   if (!bytes)
     return refuse(messages.firstError());
-  auto *begin = reinterpret_cast<const std::byte *>(bytes->data());
-  auto program = Program::parse({begin, begin + bytes->size()}, job.input);
-  if (!program.ok())
-    return refuse(program.status().message());
-  std::vector<std::string> entries = plan::defaultEntries(**program);
-  std::optional<plan::Forecast> forecast = plan::forecast(**program, entries, cluster);
+  std::shared_ptr<const runtime::Program> program = plan::programOf(*bytes, job.input);
+  if (!program)
+    return refuse(messages.firstError());
+  std::vector<std::string> entries = plan::defaultEntries(*program);
+  std::optional<plan::Forecast> forecast = plan::forecast(*program, entries, cluster);
   if (!forecast)
     return refuse(messages.firstError());
-  std::optional<plan::Step> step = plan::stepOf(**program, entries, *forecast, cluster);
+  std::optional<plan::Step> step = plan::stepOf(*program, entries, *forecast, cluster);
   if (!step)
     return refuse(messages.firstError());
   planned.measures = step->measures;
@@ -134,7 +132,7 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   for (const plan::Forecast::Stage &stage : forecast->stages)
     planned.memory = std::max(planned.memory, stage.memory);
   planned.fits = static_cast<double>(planned.memory) <= cluster.device.memory;
-  if (double parts = plan::numberOf(**program, "train.micro_batches", 1); parts > 1 && !compile.microBatches)
+  if (double parts = plan::numberOf(*program, "train.micro_batches", 1); parts > 1 && !compile.microBatches)
     planned.flags += fmt::format(" --micro-batches={:.0f}", parts);
   for (const std::string &flag : given)
     planned.flags += " " + flag;

@@ -103,12 +103,7 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
   std::optional<std::vector<uint8_t>> bytes = compileTables(options.job);
   if (!bytes)
     return nullptr;
-  auto *begin = reinterpret_cast<const std::byte *>(bytes->data());
-  auto program = Program::parse({begin, begin + bytes->size()}, input);
-  if (program.ok())
-    return *program;
-  plan::fail(program.status().message());
-  return nullptr;
+  return plan::programOf(*bytes, input);
 }
 
 /// Bytes of a rank of a stage that runs the entry (to train: no caches; to generate: no moments), and why they do not fit.

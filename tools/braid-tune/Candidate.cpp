@@ -1,7 +1,6 @@
 //===- Candidate.cpp - one way to run a model, compiled and predicted ---------------------------------------------===//
 #include "tools/braid-tune/Candidate.h"
 
-#include "compiler/Diagnostics.h"
 #include "runtime/MachineMemory.h"
 #include "tools/braid-plan/Forecast.h"
 
@@ -11,7 +10,6 @@
 
 using namespace braid;
 using namespace braid::tune;
-using runtime::Program;
 
 CompileOptions Candidate::apply(CompileOptions options) const {
   options.remarks = false; // one of many
@@ -88,11 +86,10 @@ bool tune::predict(const CompileJob &job, Candidate &candidate, const plan::Clus
   std::optional<std::vector<uint8_t>> bytes = compileTables(own);
   if (!bytes)
     return false;
-  auto *begin = reinterpret_cast<const std::byte *>(bytes->data());
-  auto program = Program::parse({begin, begin + bytes->size()}, job.input);
-  if (!program.ok())
-    return printError(program.status().message()), false;
-  std::optional<plan::Forecast> forecast = plan::forecast(**program, plan::defaultEntries(**program), cluster);
+  std::shared_ptr<const runtime::Program> program = plan::programOf(*bytes, job.input);
+  if (!program)
+    return false;
+  std::optional<plan::Forecast> forecast = plan::forecast(*program, plan::defaultEntries(*program), cluster);
   if (!forecast)
     return false;
   candidate.predicted = forecast->measures.makespan;
