@@ -40,6 +40,7 @@ struct CompileOptions {
   std::optional<int64_t> microBatches; ///< instead of the model's train.micro_batches
   std::optional<std::string> stageLayers; ///< instead of the model's schedule.stage_layers: "7,9,8"
   std::optional<std::string> stageOrder; ///< instead of the model's schedule.stage_order
+  std::optional<std::string> headStages; ///< instead of the model's schedule.head_stages
   std::optional<std::string> recompute; ///< instead of the model's schedule.recompute: none, all, or layers "0,4-7"
   std::optional<int64_t> activationBudget; ///< bytes per rank, instead of the model's schedule.activation_budget
   std::optional<int64_t> reductionsInFlight; ///< bytes of gradients whose sums travel; absent: those of one layer

@@ -78,6 +78,7 @@ static void resolveSchedule(CompileOptions &options, ScheduleSpec &keys, bool ma
 static void resolveStages(const Mesh &mesh, ModelSpec &spec, KeyErrorFn error) {
   int64_t &parts = spec.train.microBatches, rows = spec.train.batch, ranks = mesh.size("dp");
   spec.schedule.stages = mesh.size("pp");
+  spec.schedule.wordRanks = mesh.size("pp") * mesh.size("tp");
   // What does not divide the batch is said of the batch.
   if (parts == 0 && spec.schedule.stages > 1) {
     int64_t most = rows % ranks ? 1 : std::min({rows / ranks, 4 * spec.schedule.stages, maxMicroBatches});
@@ -105,6 +106,10 @@ FailureOr<ModelSpec> braid::readModel(const CompileOptions &options, StringRef t
     return fail("--stage-order=" + *options.stageOrder +
                 " orders the micro-batches of stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh"),
            failure();
+  if (options.headStages && !stages)
+    return fail("--head-stages=" + *options.headStages +
+                " says which stages have the head, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh"),
+           failure();
   std::vector<KeyOverride> overrides;
   auto take = [&](StringRef flag, StringRef path, const auto &value) {
     if (value)
@@ -118,6 +123,7 @@ FailureOr<ModelSpec> braid::readModel(const CompileOptions &options, StringRef t
   take("--micro-batches", "train.micro_batches", options.microBatches);
   take("--stage-layers", "schedule.stage_layers", options.stageLayers);
   take("--stage-order", "schedule.stage_order", options.stageOrder);
+  take("--head-stages", "schedule.head_stages", options.headStages);
   take("--recompute", "schedule.recompute", options.recompute);
   take("--activation-budget", "schedule.activation_budget", options.activationBudget);
   take("--expert-room", "schedule.expert_room", options.expertRoom);
@@ -262,10 +268,12 @@ static bool withModule(
                 Twine(" belongs to a model description, ") + input + " has its shapes already");
   if (!isModel && job.options.accumulationSteps)
     return fail("--accumulation-steps belongs to a model description, " + input + " has its entry points already");
-  if (!isModel && (job.options.microBatches || job.options.stageLayers || job.options.stageOrder))
+  if (!isModel &&
+      (job.options.microBatches || job.options.stageLayers || job.options.stageOrder || job.options.headStages))
     return fail((job.options.microBatches  ? "--micro-batches"
                  : job.options.stageLayers ? "--stage-layers"
-                                           : "--stage-order") +
+                 : job.options.stageOrder  ? "--stage-order"
+                                           : "--head-stages") +
                 Twine(" belongs to a model description, ") + input + " has its entry points already");
   if (!isModel && (job.options.recompute || job.options.activationBudget))
     return fail((job.options.recompute ? "--recompute" : "--activation-budget") +

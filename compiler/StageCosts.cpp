@@ -3,6 +3,7 @@
 //   a product x w       forward, and dx = dy w^T        max(FLOPs / rate, (tokens + w) / bandwidth) each
 //                       dw = x^T dy, onto the sum       max(FLOPs / rate, (tokens + 2 dw) / bandwidth), dw in f32
 //   attention           forward, and 2.5 times its FLOPs
+//   a part of the head  logits twice: what all stages need of them, before their gradients
 //   all else            three times its bytes, of which a kernel keeps half to itself where ops of rows follow each other
 //
 // Of few tokens for each weight, as many experts and small micro-batches have them, bytes of weights are what a stage waits for, and FLOPs would
@@ -53,12 +54,14 @@ public:
     return seconds;
   }
 
-  double ofHead(int64_t tokens, int64_t features, int64_t words) const {
-    double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(features) * static_cast<double>(words);
+  double ofHead(int64_t tokens, int64_t features, int64_t words, int64_t parts) const {
+    double own = static_cast<double>(words) / static_cast<double>(parts);
+    double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(features) * own / ranks;
     constexpr double weight = 2, each = 2; // bytes of bf16: a weight's, and a logit's, which exists in blocks
-    double elements = static_cast<double>(features) * static_cast<double>(words);
-    double logits = each * static_cast<double>(tokens) * static_cast<double>(words) / ranks;
-    return products(flops / ranks, logits, weight * elements / tp, elements / tp);
+    double elements = static_cast<double>(features) * own / tp;
+    double logits = each * static_cast<double>(tokens) * own / ranks;
+    return products(flops, logits, weight * elements, elements) +
+           (parts > 1 ? time(flops, logits + weight * elements) : 0);
   }
 
 private:
@@ -84,5 +87,7 @@ private:
 StageCosts braid::stageCosts(const Machine &machine, const Mesh &mesh) {
   Seconds seconds(machine, mesh);
   return {[=](func::FuncOp layer) { return seconds.ofLayer(layer); },
-          [=](int64_t tokens, int64_t features, int64_t words) { return seconds.ofHead(tokens, features, words); }};
+          [=](int64_t tokens, int64_t features, int64_t words, int64_t parts) {
+            return seconds.ofHead(tokens, features, words, parts);
+          }};
 }

@@ -56,11 +56,11 @@ void EntryBuilder::output(StringRef name, Value value) {
   result(t, "output", value);
 }
 
-void EntryBuilder::stageOutput(StringRef name, Value value, ArrayRef<Dim> dims) {
+void EntryBuilder::stageOutput(StringRef name, Value value, ArrayRef<Dim> dims, StringRef role) {
   ModelTensor t;
   t.name = name.str();
   t.dims = namesOf(dims);
-  result(t, kStageOutput, value);
+  result(t, role, value);
 }
 
 void EntryBuilder::result(const ModelTensor &t, StringRef role, Value value, std::optional<unsigned> alias) {

@@ -24,8 +24,9 @@ public:
   mlir::Value argument(const ModelTensor &tensor, llvm::StringRef role);
   /// What the host reads.
   void output(llvm::StringRef name, mlir::Value value);
-  /// What goes on to the next stage: there an input of this name.
-  void stageOutput(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<Dim> dims);
+  /// What goes on to the next stage, or (kStageBroadcast) to all others: there an input of this name.
+  void stageOutput(llvm::StringRef name, mlir::Value value, llvm::ArrayRef<Dim> dims,
+                   llvm::StringRef role = kStageOutput);
   /// A parameter or cache as a result; `alias` is the number of the argument whose place it takes.
   void result(const ModelTensor &tensor, llvm::StringRef role, mlir::Value value, std::optional<unsigned> alias = {});
   /// Part of the optimizer's state of a parameter.

@@ -14,7 +14,8 @@ namespace {
 /// What the ranks of one stage of a pipeline have; the whole model where there is one.
 struct Stage {
   std::optional<int64_t> number; ///< absent: there is one
-  bool isFirst, isLast; ///< embeds tokens; computes the loss
+  bool isFirst, isLast; ///< embeds tokens; returns the loss
+  bool hasHead; ///< or a part of its words
   std::vector<LayerGroup> plan;
   std::vector<ModelTensor> tensors; ///< embedding, what layers share, layers in plan order, final norm, head
   size_t firstSharedWeight = 0, firstLayerWeight = 0, numLayerWeights = 0;
@@ -39,6 +40,8 @@ private:
   EntryShape trainShape() const { return {spec.train.batch / microBatches(), spec.train.seqLen, false}; }
   int64_t microBatches() const { return std::max<int64_t>(spec.train.microBatches, 1); }
   void collectStages();
+  /// The layers with which stages begin, and whether all of them have words of the head.
+  std::pair<std::vector<int64_t>, bool> shareOutStages();
   void collectParameters(Stage &stage);
   /// Weights of the blocks that layers of the stage share.
   void collectShared(Stage &stage, const LayerTable &layers) const;
@@ -76,6 +79,7 @@ private:
   const StageCosts &costs;
   FloatTypes types;
   std::vector<Stage> stages;
+  bool dividesHead = false; ///< all stages have words of it
   OwningOpRef<ModuleOp> module;
   std::map<std::tuple<int64_t, int64_t, bool, std::string, char, char, bool, int64_t>, Layer> built;
   int64_t expertLayers = 0;
@@ -119,21 +123,42 @@ std::vector<double> ModelBuilder::layerCosts() {
   return seconds;
 }
 
+std::pair<std::vector<int64_t>, bool> ModelBuilder::shareOutStages() {
+  int64_t count = spec.schedule.stages, parts = microBatches();
+  if (count == 1)
+    return {{0, spec.numLayers}, false};
+  std::vector<double> layers = layerCosts();
+  int64_t tokens = trainShape().batch * trainShape().tokens;
+  auto headOf = [&](int64_t parts) { return costs.head(tokens, spec.dModel, spec.vocabSize, parts); };
+  auto beginsWith = [&](double last) {
+    if (spec.schedule.stageLayers.empty())
+      return shareOut(layers, last, count);
+    std::vector<int64_t> begins = {0};
+    for (int64_t own : spec.schedule.stageLayers)
+      begins.push_back(begins.back() + own);
+    return begins;
+  };
+  double head = headOf(1), part = headOf(count);
+  std::vector<int64_t> ofLast = beginsWith(head), ofAll = beginsWith(0);
+  // All stages are at their parts of it at one time. That they keep activations of kHeadDelay more micro-batches, and exchange what the head
+  // reads, is to be worth it.
+  constexpr double leastGain = 1.02;
+  double last = stepCost(layers, head, ofLast, parts),
+         all = leastGain * (stepCost(layers, 0, ofAll, parts) + static_cast<double>(parts) * part);
+  bool can = !spec.tieEmbeddings && spec.vocabSize % spec.schedule.wordRanks == 0;
+  bool divides = spec.schedule.headStages == "all" || (spec.schedule.headStages == "auto" && can && all < last);
+  return {divides ? ofAll : ofLast, divides};
+}
+
 void ModelBuilder::collectStages() {
   int64_t count = spec.schedule.stages;
-  std::vector<int64_t> begins = {0};
-  if (!spec.schedule.stageLayers.empty() && count > 1)
-    for (int64_t layers : spec.schedule.stageLayers)
-      begins.push_back(begins.back() + layers);
-  else if (count > 1)
-    begins = shareOut(layerCosts(), costs.head(trainShape().batch * trainShape().tokens, spec.dModel, spec.vocabSize),
-                      count);
-  else
-    begins.push_back(spec.numLayers);
+  std::vector<int64_t> begins;
+  std::tie(begins, dividesHead) = shareOutStages();
   for (int64_t s = 0; s < count; ++s) {
     Stage &stage = stages.emplace_back(Stage{count > 1 ? std::optional(s) : std::nullopt,
                                              s == 0,
                                              s + 1 == count,
+                                             s + 1 == count || dividesHead,
                                              planLayers(spec, begins[s], begins[s + 1]),
                                              {}});
     stage.expertLayersBefore = expertLayers;
@@ -199,15 +224,13 @@ void ModelBuilder::collectParameters(Stage &stage) {
       }
     }
   stage.numLayerWeights = tensors.size() - stage.firstLayerWeight;
-  if (!stage.isLast)
-    return;
-  if (spec.normPlacement != NormPlacement::post) {
+  if (stage.isLast && spec.normPlacement != NormPlacement::post) {
     tensors.push_back(normTensor("weight", 1.0));
     if (spec.norm.kind == NormKind::layer)
       tensors.push_back(normTensor("bias", 0.0));
   }
-  if (!spec.tieEmbeddings)
-    table("head.weight", {model, words});
+  if (stage.hasHead && !spec.tieEmbeddings)
+    table("head.weight", {model, dividesHead ? Dim(spec.vocabSize, "stage_vocab") : words});
 }
 
 //===- Entry points -----------------------------------------------------------------------------------------------===//
@@ -384,17 +407,23 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
       entry.stageOutput(("stage." + name).str(), *value, dims);
 
   auto one = cast<RankedTensorType>(entry.wide({1}));
-  if (stage.isLast) {
-    auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, finalNorm(entry, stage, all, flow.x),
-                                             head(all), labels, spec.tieEmbeddings ? builder.getUnitAttr() : UnitAttr(),
+  Value sum, count;
+  if (stage.hasHead) {
+    StringRef name = "stage.head_input";
+    SmallVector<Dim> dims = {rows, row, spec.dModel};
+    Value x = stage.isLast ? finalNorm(entry, stage, all, flow.x)
+                           : entry.input(name, entry.tensor(sizesOf(dims)), dims, kStageBroadcast);
+    if (stage.isLast && dividesHead)
+      entry.stageOutput(name, x, dims, kStageBroadcast);
+    auto loss = LinearCrossEntropyOp::create(builder, entry.loc("loss"), one, one, x, head(all), labels,
+                                             spec.tieEmbeddings ? builder.getUnitAttr() : UnitAttr(),
                                              spec.logitsSoftcap > 0 ? builder.getF64FloatAttr(spec.logitsSoftcap)
                                                                     : FloatAttr());
-    entry.output("loss_sum", loss.getSum());
-    entry.output(training ? "loss_count" : "valid_tokens", loss.getCount());
-  } else {
-    entry.output("loss_sum", entry.zeros(one));
-    entry.output(training ? "loss_count" : "valid_tokens", entry.zeros(one));
+    sum = loss.getSum();
+    count = loss.getCount();
   }
+  entry.output("loss_sum", sum ? sum : entry.zeros(one));
+  entry.output(training ? "loss_count" : "valid_tokens", stage.isLast ? count : entry.zeros(one));
   // All stages return the same, and sums over them are complete.
   bool drops = any(shape, [](const Layer &l) { return l.drops; });
   if (training)
@@ -507,8 +536,10 @@ DictionaryAttr ModelBuilder::metadata() {
     entries.push_back({"train.micro_batches", std::to_string(spec.train.microBatches)});
   if (spec.schedule.expertRoom)
     entries.push_back({"schedule.expert_room", numberText(*spec.schedule.expertRoom)});
-  if (spec.schedule.stages > 1)
+  if (spec.schedule.stages > 1) {
     entries.push_back({"schedule.stage_order", spec.schedule.stageOrder});
+    entries.push_back({"schedule.head_stages", dividesHead ? "all" : "last"});
+  }
   if (!spec.config.empty())
     entries.push_back({"model_config", spec.config});
   // Weights from elsewhere know what their tokens stand for; of 256 that are bytes.

@@ -12,9 +12,9 @@ namespace braid {
 /// Seconds of a micro-batch, forward and backward, by which layers are shared out among the stages of a pipeline.
 struct StageCosts {
   std::function<double(mlir::func::FuncOp layer)> layer = [](mlir::func::FuncOp) { return 1.0; };
-  std::function<double(int64_t tokens, int64_t features, int64_t words)> head = [](int64_t, int64_t, int64_t) {
-    return 0.0;
-  };
+  /// Of one of `parts` stages that have words of it.
+  std::function<double(int64_t tokens, int64_t features, int64_t words, int64_t parts)> head =
+      [](int64_t, int64_t, int64_t, int64_t) { return 0.0; };
 };
 
 /// Entry points init, train_step (forward only; Differentiate adds the rest; accumulate_step where several make one

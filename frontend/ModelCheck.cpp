@@ -482,6 +482,17 @@ void Checker::schedule() {
                     formatv("stage {0} has no layers; valid: 1 or more, but for the last, which has the head",
                             empty - s.stageLayers.begin())
                         .str());
+  if (s.stages > 1 && s.headStages == "all" && spec.tieEmbeddings)
+    return report(
+        "schedule.head_stages",
+        "\"all\" with tie_embeddings, whose table embeds tokens, too, on the first stage, which needs all words; "
+        "valid: auto, last, or tie_embeddings false");
+  if (s.stages > 1 && s.headStages == "all" && spec.vocabSize % s.wordRanks)
+    return report("schedule.head_stages",
+                  formatv("\"all\", but pp tp = {0} ranks (--mesh) do not divide the {1} words of vocab_size; valid: "
+                          "auto, last, or a multiple of {0} words",
+                          s.wordRanks, spec.vocabSize)
+                      .str());
   if (s.pipeline == "none" && s.overlapDegree == 1 && s.slices())
     report("schedule.overlap_degrees",
            "slices with pipeline \"none\", which orders none; valid: with another pipeline");

@@ -327,6 +327,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     if (failed(parseStageLayers(stages, spec.schedule, message)))
       s.error("stage_layers", message);
     s.choice("stage_order", spec.schedule.stageOrder, toNames(schedule::stageOrderNames));
+    s.choice("head_stages", spec.schedule.headStages, toNames(schedule::headStagesNames));
     s.choice("slicing", spec.schedule.slicing, toNames(schedule::slicingNames));
     s.integer("chunk_size", spec.schedule.chunkSize, 16, 128);
     spec.schedule.machine = readMachine(s.objectAt("machine"), "schedule.machine", errors);

@@ -326,7 +326,9 @@ struct ScheduleSpec {
   std::vector<int64_t>
       stageLayers; ///< layers of each stage of a pipeline (mesh axis pp); none: shared out by what they will take
   std::string stageOrder = "1F1B"; ///< of micro-batches on a stage: 1F1B or ZB-H1
+  std::string headStages = "auto"; ///< that have words of the head: auto, last or all
   int64_t stages = 1; ///< of the mesh; no key
+  int64_t wordRanks = 1; ///< of the mesh, that have different words where all stages have some: pp tp; no key
 
   bool recomputes(int64_t layer) const { return recomputeAll || llvm::is_contained(recompute, layer); }
   /// Whether any layer is cut.

@@ -243,7 +243,8 @@ def PipelineStagesPass : Pass<"braid-pipeline-stages", "::mlir::ModuleOp"> {
     which its stage (braid.stage, of the axis pp) comes to them: forward ops, which the next stage waits for, and the rest; with braid.stage_order =
     "ZB-H1" what the stage before waits for, and stage s does the rest of micro-batch m behind that of m + s. Arguments and results of
     the roles stage_input, stage_output and stage_cotangent become exchanges with the stages beside it; gradients add up in place, outputs are
-    sums over micro-batches and stages. Of an update the norm is that of all stages, and a weight of several stages has the sum of their gradients.
+    sums over micro-batches and stages. What is stage_broadcast goes from the last stage to all others, in all of which ops that read it (words of
+    the head) have places of their own between ticks. Of an update the norm is that of all stages, and a weight that several have whole has the sum of their gradients.
     Before: `func @accumulate_step.stage0(%tokens: 1x16, %cotangent: 1x16x8 {stage_cotangent}) -> (%x {stage_output}, ..)`, braid.micro_batches = 4
     After:  `func @accumulate_step.stage0(%tokens: 4x16) -> (..)`: `%sent = braid.comm.start shift %x0 {axis = "pp[0,1]"}`, ..
     Invariant: no value of an entry goes from stage to stage but by braid.comm ops; all stages start those of a pair in one order.

@@ -304,6 +304,13 @@ uint32_t Program::stageOf(uint32_t rank) const {
 
 uint32_t Program::firstRank(uint32_t stage) const { return stages() == 1 ? 0 : (*mesh().members(0, stageAxis))[stage]; }
 
+bool Program::isAcrossStages(const TensorInfo &tensor) const {
+  uint32_t own = firstRank(stageIndex), other = firstRank((stageIndex + 1) % stages());
+  return std::ranges::any_of(tensor.shards, [&](const ShardInfo &shard) {
+    return mesh().coordinate(own, shard.axis) != mesh().coordinate(other, shard.axis);
+  });
+}
+
 bool Program::isOn(std::string_view axis) const { return mesh().coordinate(firstRank(stageIndex), axis).has_value(); }
 
 std::vector<uint64_t> Program::arenaBytes(EntryFilter keep) const {

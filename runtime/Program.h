@@ -143,6 +143,8 @@ public:
   std::shared_ptr<const Program> ofRank(uint32_t rank) const { return stage(stageOf(rank)); }
   // Whether the ranks of this stage are on an axis of the mesh: of a pair of other stages they are not.
   bool isOn(std::string_view axis) const;
+  /// Whether each stage has a part of this tensor, not one of them, or some, the whole.
+  bool isAcrossStages(const TensorInfo &tensor) const;
 
   const std::string &path() const { return common.path; }
   const std::string &name() const { return common.name; }

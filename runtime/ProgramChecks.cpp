@@ -117,12 +117,6 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
     if (shard.dim >= tensor.shape.size())
       return corrupt("tensor '{}': shard of dimension {} of {}", tensor.name, shard.dim, tensor.shape.size());
     BRAID_TRY(checkAxis(program, tensor, shard.axis));
-    // Every stage has a tensor whole: ranks of another hold none of it.
-    uint32_t rank = program.firstRank(program.ownStage()),
-             other = program.firstRank((program.ownStage() + 1) % program.stages());
-    if (program.mesh().coordinate(rank, shard.axis) != program.mesh().coordinate(other, shard.axis))
-      return corrupt("tensor '{}': its shard over '{}' lies across stages, but a tensor is of stage {} alone",
-                     tensor.name, shard.axis, program.ownStage());
   }
   bool isLow = tensor.role == Role::moment && tensor.slot == "low";
   bool isMaster = tensor.role == Role::moment && tensor.slot == "master";

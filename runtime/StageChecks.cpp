@@ -221,6 +221,30 @@ Status checkTied(const Program &program) {
   return Status::success();
 }
 
+// What is cut over stages, all of them have, cut alike: a part that none has could be read and written by nobody.
+Status checkAcrossStages(const Program &program) {
+  for (uint32_t stage = 0; stage < program.stages(); ++stage) {
+    auto view = program.stage(stage);
+    for (const TensorInfo &tensor : view->tensors()) {
+      if (!view->isAcrossStages(tensor))
+        continue;
+      auto other = program.stage((stage + 1) % program.stages());
+      bool known = std::ranges::any_of(other->tensors(), [&](const TensorInfo &same) {
+        return same.name == tensor.name && same.role == tensor.role && same.of == tensor.of &&
+               same.slot == tensor.slot && same.layers == tensor.layers && same.shape == tensor.shape &&
+               std::ranges::equal(same.shards, tensor.shards, [](const ShardInfo &a, const ShardInfo &b) {
+                 return a.dim == b.dim && a.axis == b.axis;
+               });
+      });
+      if (!known)
+        return corrupt("tensor '{}' of stage {} is a part of one that lies across stages, but stage {} has no such "
+                       "part; valid: all stages have one, or a tensor is of one stage alone",
+                       tensor.name, stage, other->ownStage());
+    }
+  }
+  return Status::success();
+}
+
 } // namespace
 
 Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh) {
@@ -248,6 +272,7 @@ Expected<uint32_t> countStages(const schema::Program &file, const MeshInfo &mesh
 
 Status checkTogether(const Program &program) {
   BRAID_TRY(checkTied(program));
+  BRAID_TRY(checkAcrossStages(program));
   for (const EntryInfo &entry : program.entries()) {
     StageCalls stages;
     for (uint32_t stage = 0; stage < program.stages(); ++stage) {

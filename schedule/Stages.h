@@ -25,6 +25,9 @@ std::optional<Pipeline> parsePipeline(std::string_view name);
 /// Orders of micro-batches on a stage of a pipeline of ranks (braid.stage_order; passes/README.md).
 inline constexpr std::array<std::string_view, 2> stageOrderNames = {"1F1B", "ZB-H1"};
 
+/// Stages of a pipeline of ranks that have the head: the last whole, all a part of its words each, or whichever takes less.
+inline constexpr std::array<std::string_view, 3> headStagesNames = {"auto", "last", "all"};
+
 enum class Direction { forward, backward };
 inline constexpr std::array<std::string_view, 2> directionNames = {"forward", "backward"};
 

@@ -8,6 +8,17 @@
 using namespace mlir;
 using namespace braid;
 
+bool braid::dividesHead(func::FuncOp entry) {
+  auto isBroadcast = [](Attribute role) { return role && cast<StringAttr>(role).getValue() == kStageBroadcast; };
+  for (unsigned i = 0; i < entry.getNumArguments(); ++i)
+    if (isBroadcast(entry.getArgAttr(i, attrs::role)))
+      return true;
+  for (unsigned i = 0; i < entry.getNumResults(); ++i)
+    if (isBroadcast(entry.getResultAttr(i, attrs::role)))
+      return true;
+  return false;
+}
+
 bool braid::isZeroBubble(Operation *entry) {
   auto order = entry->getAttrOfType<StringAttr>(attrs::stageOrder);
   return order && order.getValue() == kOrderZeroBubble;
@@ -236,11 +247,10 @@ static LogicalResult verifyValue(const Attributed &of, Type type, DictionaryAttr
   if (name == attrs::role) {
     auto role = dyn_cast<StringAttr>(value);
     if (!role || !llvm::is_contained({"parameter", "moment", "gradient", "input", "output", "cache", kStageInput.data(),
-                                      kStageOutput.data(), kStageCotangent.data()},
+                                      kStageOutput.data(), kStageCotangent.data(), kStageBroadcast.data()},
                                      role.getValue()))
-      return of.mustBe(
-          "parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output or "
-          "stage_cotangent");
+      return of.mustBe("parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output, "
+                       "stage_cotangent or stage_broadcast");
     return success();
   }
   if (name == attrs::alias) {

@@ -66,12 +66,20 @@ inline constexpr llvm::StringLiteral name = "braid.name", role = "braid.role", l
 inline constexpr llvm::StringLiteral kOrder1F1B = "1F1B", kOrderZeroBubble = "ZB-H1",
                                      kStageOrders[] = {kOrder1F1B, kOrderZeroBubble};
 
-/// What boundaries of stages are called in braid.role.
+/// Turns, a forward and a backward each, by which a micro-batch comes back later where all stages have words of the head: one for
+/// each of the two exchanges about its logits (the two barriers of Yeung et al. 2024, "Balancing Pipeline Parallelism with
+/// Vocabulary Parallelism").
+inline constexpr int64_t kHeadDelay = 2;
+
+/// What boundaries of stages are called in braid.role; stage_broadcast: what the last one hands to all others, result
+/// there, argument here.
 inline constexpr llvm::StringLiteral kStageInput = "stage_input", kStageOutput = "stage_output",
-                                     kStageCotangent = "stage_cotangent";
+                                     kStageCotangent = "stage_cotangent", kStageBroadcast = "stage_broadcast";
 
 /// The number of an entry's stage; absent: there are no stages.
 std::optional<int64_t> stageOf(mlir::Operation *entry);
+/// Whether all stages have words of the head, of which this one is: what they read is broadcast.
+bool dividesHead(mlir::func::FuncOp entry);
 /// Whether its stage sends cotangents on before it computes gradients of weights.
 bool isZeroBubble(mlir::Operation *entry);
 /// What a name that each stage has once is called where all are in one module: "train_step.stage1".

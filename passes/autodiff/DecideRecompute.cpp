@@ -340,7 +340,7 @@ LogicalResult DecideRecomputePass::decide(func::FuncOp function) {
   int64_t underWay = 1, waits = 0;
   if (std::optional<int64_t> stage = stageOf(function))
     if (auto parts = function->getAttrOfType<IntegerAttr>(attrs::microBatches)) {
-      underWay = std::clamp<int64_t>(axes["pp"] - *stage, 1, parts.getInt());
+      underWay = std::clamp<int64_t>(axes["pp"] - *stage + (dividesHead(function) ? kHeadDelay : 0), 1, parts.getInt());
       // Of ZB-H1 a stage has as many without gradients of weights as there are stages before it.
       if (isZeroBubble(function))
         waits = std::min(*stage, parts.getInt() - underWay);

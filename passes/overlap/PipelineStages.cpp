@@ -7,6 +7,12 @@
 // in which none waits for a later one, whatever queue they stand in.
 // ZB-H1 (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", 2.2) sends a cotangent on before gradients of weights are computed
 // (SplitBackward): stage s does so for micro-batch m behind the cotangent of m + s, so that the stages before it wait for fewer of them.
+// Where all stages have words of the head (Yeung et al. 2024, "Balancing Pipeline Parallelism with Vocabulary Parallelism"), what it reads of
+// micro-batch m goes from the last stage to all behind its tick a = 2 m + P - 1. Behind a + 1 each computes what all need of its logits, behind
+// a + 3 their gradients, and what comes of them is awaited behind a + 4: the last stage goes back kHeadDelay turns later than it would, and exchanges
+// of all stages travel meanwhile. Forward and backward are no clock: as the latter takes twice as long, a stage comes to a tick later than the one
+// behind it, by a third of one, so stage s has its part of the head (P - s) / 3 ticks earlier. All stages still have one order of exchanges: between
+// two neighbours of which one is a tick earlier nothing is exchanged at the tick that lies before the head on one of them and behind it on the other.
 #include "mlir/IR/IRMapping.h"
 #include "passes/Passes.h"
 #include "passes/analysis/Mesh.h"
@@ -22,6 +28,8 @@ namespace braid {
 } // namespace braid
 
 namespace {
+
+constexpr StringLiteral kHeadInput = "stage.head_input";
 
 /// Which stage of how many an entry is.
 struct StagePlace {
@@ -98,6 +106,7 @@ private:
     sum, ///< added to by each, in place
     stageInput,
     cotangent,
+    broadcast, ///< what the head reads
   };
   struct Argument {
     Kind kind;
@@ -129,6 +138,8 @@ private:
         kind = Kind::stageInput, boundary(name).input = i;
       else if (role == kStageCotangent)
         kind = Kind::cotangent, boundary(name).cotangentInput = i;
+      else if (role == kStageBroadcast)
+        kind = Kind::broadcast, headInput = i;
       else if (role == "gradient")
         kind = Kind::sum;
       else if (role == "input" && dims && !dims.empty() && dims[0] == builder.getStringAttr("batch"))
@@ -144,6 +155,8 @@ private:
         boundary(name).output = i;
       else if (role == kStageCotangent)
         boundary(name).cotangentOutput = i;
+      else if (role == kStageBroadcast)
+        headOutput = i;
       else if (role == "output" || (role == "gradient" && function.getResultAttr(i, attrs::alias)))
         continue;
       else
@@ -152,6 +165,10 @@ private:
                << "\", which micro-batches cannot share; valid: outputs, which are added up, and "
                   "gradients in the place of those that it is given";
     }
+    bool isLast = at.stage + 1 == at.stages;
+    if (isLast ? headInput.has_value() : headOutput.has_value())
+      return function.emitOpError() << "is stage " << at.stage << " of " << at.stages << " (axis pp) and "
+                                    << (isLast ? "gets" : "sends") << " what the last one sends to all others";
     for (const Boundary &known : boundaries) {
       // What goes one way and what comes back are one exchange.
       auto differ = [&](std::optional<unsigned> argument, std::optional<unsigned> result) {
@@ -173,6 +190,9 @@ private:
   /// What a micro-batch has to do, in the order in which a stage does it.
   enum class Work {
     ahead, ///< what the next stage waits for
+    logits, ///< of this stage's words, and what all stages need of them
+    head, ///< the rest of the head, which reads that of all
+    gathered, ///< waits for the sum over stages of what it hands back
     back, ///< what the one before waits for; without a cotangent that it waits for, all the rest
     weights, ///< the rest
   };
@@ -184,6 +204,9 @@ private:
       sends |= known.cotangentOutput.has_value();
       mark(known.output, Work::ahead);
     }
+    mark(headOutput, Work::ahead);
+    if (headInput || headOutput)
+      divideHead(headInput ? Value(body.getArgument(*headInput)) : body.getTerminator()->getOperand(*headOutput));
     defers &= sends;
     if (!defers)
       return;
@@ -191,11 +214,46 @@ private:
       mark(known.cotangentOutput, Work::back);
   }
 
+  /// What reads this, up to the sum over stages of its cotangent, and what that needs.
+  void divideHead(Value input) {
+    DenseMap<Value, Work> reads = {{input, Work::logits}};
+    for (Operation &op : body.without_terminator()) {
+      std::optional<Work> kind;
+      op.walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          if (auto it = reads.find(operand); it != reads.end())
+            kind = std::max(kind.value_or(Work::logits), it->second);
+      });
+      if (!kind)
+        continue;
+      // What is awaited first is of all stages' logits, what is awaited of their gradients goes back to layers.
+      if (auto await = dyn_cast<CommAwaitOp>(op))
+        kind = isCotangent(await) ? Work::gathered : Work::head;
+      work[&op] = *kind;
+      if (*kind != Work::gathered)
+        for (Value result : op.getResults())
+          reads[result] = *kind;
+      op.walk([&](Operation *inner) {
+        for (Value operand : inner->getOperands())
+          mark(operand, *kind);
+      });
+    }
+  }
+
+  static bool isCotangent(CommAwaitOp await) {
+    auto start = await.getFuture().getDefiningOp<CommStartOp>();
+    auto grad = start && !start.getInputs().empty() ? start.getInputs()[0].getDefiningOp<LinearLossPartGradOp>()
+                                                    : LinearLossPartGradOp();
+    return grad && start.getInputs()[0] == grad.getDx();
+  }
+
   /// What this result needs and nothing before it did.
   void mark(std::optional<unsigned> result, Work kind) {
-    if (!result)
-      return;
-    SmallVector<Value> open = {body.getTerminator()->getOperand(*result)};
+    if (result)
+      mark(body.getTerminator()->getOperand(*result), kind);
+  }
+  void mark(Value value, Work kind) {
+    SmallVector<Value> open = {value};
     while (!open.empty()) {
       Operation *op = open.pop_back_val().getDefiningOp();
       if (!op || !work.try_emplace(op, kind).second)
@@ -220,7 +278,7 @@ private:
     SmallVector<DictionaryAttr> argumentAttrs;
     SmallVector<int64_t> newNumber(arguments.size(), -1);
     for (auto [i, argument] : llvm::enumerate(arguments)) {
-      if (argument.kind == Kind::stageInput || argument.kind == Kind::cotangent)
+      if (argument.kind == Kind::stageInput || argument.kind == Kind::cotangent || argument.kind == Kind::broadcast)
         continue;
       auto type = cast<RankedTensorType>(body.getArgument(i).getType());
       if (argument.kind == Kind::rows || argument.kind == Kind::number)
@@ -236,7 +294,7 @@ private:
       maps.push_back(begin(m));
     // Behind as many cotangents as there are stages before this one.
     int64_t late = defers ? at.stage : 0, weighted = 0;
-    int64_t last = backward ? 2 * (parts + at.stages) - 3 : 2 * (parts - 1) + at.stages - 1;
+    int64_t last = backward ? 2 * (parts + at.stages + delay()) - 3 : 2 * (parts - 1 + delay()) + at.stages - 1;
     for (int64_t tick = 0; tick <= last; ++tick) {
       for (auto [start, place] : std::exchange(coming, {}))
         maps[place.first].map(body.getArgument(place.second), await(builder, start));
@@ -249,10 +307,12 @@ private:
       for (CommStartOp start : std::exchange(going, {}))
         (void)await(builder, start);
       exchange(tick, part, ahead);
+      if (headInput || headOutput)
+        goThroughHead(tick);
       if (defers && !ahead && part && *part >= late)
         emit(weighted++, Work::weights);
     }
-    // What the last exchange has sent.
+    // What the last exchanges have sent.
     for (CommStartOp start : std::exchange(going, {}))
       (void)await(builder, start);
     while (defers && weighted < parts)
@@ -263,7 +323,7 @@ private:
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
       DictionaryAttr attributes = function.getResultAttrDict(i);
       StringRef role = textOf(attributes, attrs::role);
-      if (role == kStageOutput || role == kStageCotangent)
+      if (role == kStageOutput || role == kStageCotangent || role == kStageBroadcast)
         continue;
       NamedAttrList list(attributes);
       auto alias = attributes.getAs<IntegerAttr>(attrs::alias);
@@ -306,8 +366,9 @@ private:
   }
   std::optional<int64_t> forwardAt(int64_t tick, int64_t stage) const { return partOf(tick - stage); }
   std::optional<int64_t> backwardAt(int64_t tick, int64_t stage) const {
-    return backward ? partOf(tick + 1 + stage - 2 * at.stages) : std::nullopt;
+    return backward ? partOf(tick + 1 + stage - 2 * (at.stages + delay())) : std::nullopt;
   }
+  int64_t delay() const { return headInput || headOutput ? kHeadDelay : 0; }
 
   /// Each op says beside its location whose it is (microBatchOfLocation): an attribute would keep equal ops of two from being one.
   void emit(int64_t m, ArrayRef<Work> kinds) {
@@ -358,6 +419,29 @@ private:
     }
   }
 
+  /// Behind a tick: what the head has to do that all stages have words of.
+  void goThroughHead(int64_t tick) {
+    int64_t early = (at.stages - at.stage) / 3;
+    auto behind = [&](int64_t ticks) { return partOf(tick + early - ticks - (at.stages - 1)); };
+    for (CommStartOp start : std::exchange(sent, {}))
+      (void)await(builder, start);
+    if (std::optional<int64_t> m = behind(0); m && headInput)
+      comes = startExchange(builder, kHeadInput, at, at.stages - 1, Value(), body.getArgument(*headInput).getType());
+    else if (m)
+      for (int64_t other = 0; other + 1 < at.stages; ++other)
+        sent.push_back(startExchange(builder, kHeadInput, at, other, of(*m, *headOutput), Type()));
+    // What the last stage will wait for, before what a later micro-batch begins.
+    std::optional<int64_t> begun = behind(1);
+    if (begun && headInput)
+      maps[*begun].map(body.getArgument(*headInput), await(builder, comes));
+    if (std::optional<int64_t> m = behind(3))
+      emit(*m, Work::head);
+    if (begun)
+      emit(*begun, Work::logits);
+    if (std::optional<int64_t> m = behind(4))
+      emit(*m, Work::gathered);
+  }
+
   /// A result of the host: the sum over micro-batches and stages. Where each is a sum over ranks, there is one of all.
   Value output(unsigned i) {
     Value one = body.getTerminator()->getOperand(i);
@@ -404,29 +488,43 @@ private:
   OpBuilder builder;
   std::vector<Argument> arguments;
   SmallVector<Boundary> boundaries;
+  std::optional<unsigned> headInput, headOutput; ///< argument of another stage than the last, result of that
   DenseMap<Operation *, Work> work; ///< of those that another stage waits for
   bool backward = false;
   std::vector<IRMapping> maps; ///< of each micro-batch
   std::vector<std::pair<CommStartOp, std::pair<int64_t, unsigned>>>
       coming; ///< awaited in front of the next tick, for an argument of a micro-batch
   SmallVector<CommStartOp> going; ///< awaited behind it
+  SmallVector<CommStartOp> sent; ///< to the head of other stages, awaited behind it
+  CommStartOp comes; ///< from the last stage, for the head
 };
 
 //===- The update -------------------------------------------------------------------------------------------------===//
 
-/// Names of parameters, with their layers, and the stages that have them.
+/// Names of parameters, with their layers, and the stages that have them whole.
 using Owners = llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<int64_t, 2>>;
 
-/// Name and layers of what is updated, of which a rank may update a part; none: it is no argument.
-std::pair<Attribute, Attribute> nameOf(func::FuncOp function, AdamwOp update) {
+/// What is updated, of which a rank may update a part; none: it is no argument.
+BlockArgument parameterOf(AdamwOp update) {
   Value parameter = update.getParameter();
   while (auto part = parameter.getDefiningOp<ShardOp>())
     parameter = part->getOperand(0);
-  auto argument = dyn_cast<BlockArgument>(parameter);
-  if (!argument)
+  return dyn_cast<BlockArgument>(parameter);
+}
+
+std::pair<Attribute, Attribute> nameOf(func::FuncOp function, BlockArgument parameter) {
+  if (!parameter)
     return {};
-  unsigned i = argument.getArgNumber();
+  unsigned i = parameter.getArgNumber();
   return {function.getArgAttr(i, attrs::name), function.getArgAttr(i, attrs::layers)};
+}
+
+/// Whether each stage has its own part of it.
+bool isAcrossStages(func::FuncOp function, BlockArgument parameter) {
+  auto shards = parameter ? function.getArgAttrOfType<ArrayAttr>(parameter.getArgNumber(), attrs::shards) : ArrayAttr();
+  return shards && llvm::any_of(shards.getAsRange<ArrayAttr>(), [](ArrayAttr shard) {
+           return llvm::is_contained(llvm::split(cast<StringAttr>(shard[1]).getValue(), '*'), "pp");
+         });
 }
 
 /// A weight that several stages have (a table that embeds tokens and is the head, a block of layers on them) has one
@@ -470,7 +568,8 @@ void joinUpdate(func::FuncOp function, StagePlace at, const Owners &owners) {
   Block &body = function.getBody().front();
   OpBuilder builder(function.getContext());
   for (AdamwOp update : llvm::to_vector(body.getOps<AdamwOp>()))
-    if (const auto *known = owners.find(nameOf(function, update)); known->second.size() > 1)
+    if (const auto *known = owners.find(nameOf(function, parameterOf(update)));
+        known != owners.end() && known->second.size() > 1)
       shareGradient(update, at, known->second);
   for (ClipScaleOp clip : body.getOps<ClipScaleOp>()) {
     builder.setInsertionPoint(clip);
@@ -486,7 +585,8 @@ class PipelineStagesPass : public braid::impl::PipelineStagesPassBase<PipelineSt
     for (auto function : module.getOps<func::FuncOp>())
       if (std::optional<int64_t> stage = stageOf(function))
         for (AdamwOp update : function.getBody().front().getOps<AdamwOp>())
-          owners[nameOf(function, update)].push_back(*stage);
+          if (BlockArgument parameter = parameterOf(update); !isAcrossStages(function, parameter))
+            owners[nameOf(function, parameter)].push_back(*stage);
     for (auto function : module.getOps<func::FuncOp>()) {
       std::optional<int64_t> stage = stageOf(function);
       // What trains without stages would do the same on all ranks of pp.

@@ -339,7 +339,7 @@ struct SplitBackwardPass : impl::SplitBackwardPassBase<SplitBackwardPass> {
         auto role = function.getResultAttrOfType<StringAttr>(i, attrs::role);
         bool cotangent = role && role.getValue() == kStageCotangent;
         sends |= cotangent;
-        if (cotangent || (role && role.getValue() == kStageOutput))
+        if (cotangent || (role && (role.getValue() == kStageOutput || role.getValue() == kStageBroadcast)))
           urgent.insert(i);
       }
       if (sends)

@@ -75,15 +75,20 @@ struct Described {
 
 /// What such a dimension counts.
 StringRef unitsOf(StringRef name) {
-  return name == "batch" ? "rows" : name == "sequence" ? "tokens" : name == "vocab" ? "words" : name;
+  return name == "batch" ? "rows" : name == "sequence" ? "tokens" : name.ends_with("vocab") ? "words" : name;
 }
 
 /// What a name of a dimension is called where a user can change it.
 StringRef keyOf(StringRef name) {
-  static constexpr std::pair<StringLiteral, StringLiteral> table[] = {
-      {"batch", "train.batch, --batch"}, {"sequence", "train.seq_len, --seq-len"},    {"vocab", "vocab_size"},
-      {"heads", "mixers: heads"},        {"kv_heads", "mixers: kv_heads, key_heads"}, {"hidden", "ffns: hidden"},
-      {"experts", "ffns: num_experts"},  {"expert_hidden", "ffns: expert_hidden"}};
+  static constexpr std::pair<StringLiteral, StringLiteral> table[] = {{"batch", "train.batch, --batch"},
+                                                                      {"sequence", "train.seq_len, --seq-len"},
+                                                                      {"vocab", "vocab_size"},
+                                                                      {"stage_vocab", "vocab_size"},
+                                                                      {"heads", "mixers: heads"},
+                                                                      {"kv_heads", "mixers: kv_heads, key_heads"},
+                                                                      {"hidden", "ffns: hidden"},
+                                                                      {"experts", "ffns: num_experts"},
+                                                                      {"expert_hidden", "ffns: expert_hidden"}};
   for (auto [dim, key] : table)
     if (dim == name)
       return key;
@@ -220,7 +225,8 @@ LogicalResult Sharder::beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilde
     Placement to = placementOf(map.lookup(value));
     StringRef role = result.role();
     auto alias = result.get<IntegerAttr>(attrs::alias);
-    if (role == kStageOutput || role == kStageCotangent) { // where the other stage expects it
+    if (role == kStageOutput || role == kStageCotangent ||
+        role == kStageBroadcast) { // where the other stage expects it
       FailureOr<Placement> there = argumentPlacement(entry, true, i);
       if (failed(there))
         return failure();

@@ -141,6 +141,7 @@ LogicalResult Sharder::rewriteSumSquares(SumSquaresOp op, IRMapping &map, OpBuil
       return failure();
     map.map(gradient, resolved);
     Axes cut = inMeshOrder(to.cuts());
+    llvm::erase(cut, "pp"); // stages add up the sums of all they have (PipelineStages)
     auto known = llvm::find_if(groups, [&](auto &group) { return group.first == cut; });
     if (known == groups.end())
       groups.push_back({cut, {resolved}});

@@ -6,8 +6,8 @@
 using namespace mlir;
 using namespace braid;
 
-static constexpr StringLiteral kOrder[] = {"dp", "sp", "tp", "edp", "ep", "etp"};
-static constexpr size_t kDenseAxes = 3;
+static constexpr StringLiteral kOrder[] = {"pp", "dp", "sp", "tp", "edp", "ep", "etp"};
+static constexpr size_t kDenseAxes = 4;
 
 static size_t place(StringRef axis) { return llvm::find(kOrder, axis) - std::begin(kOrder); }
 
@@ -79,6 +79,11 @@ DimName DimName::parse(StringRef text) {
 }
 
 Axes braid::axesOfDim(const Mesh &mesh, StringRef name) {
+  if (name == "stage_vocab") { // words of a head that all stages share
+    Axes axes = {"pp", "tp"};
+    llvm::erase_if(axes, [&](StringRef axis) { return mesh.size(axis) == 1; });
+    return axes;
+  }
   static constexpr std::pair<StringLiteral, StringLiteral> table[] = {
       {"batch", "dp"},    {"sequence", "sp"}, {"vocab", "tp"},   {"heads", "tp"},
       {"kv_heads", "tp"}, {"hidden", "tp"},   {"experts", "ep"}, {"expert_hidden", "etp"}};

@@ -102,8 +102,9 @@ private:
   llvm::LogicalResult rewriteEmbedGrad(EmbedGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteLoss(LinearCrossEntropyOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteLossGrad(LinearCrossEntropyGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
-  /// lse of the whole vocabulary and the sum over tokens of the losses, from the parts of all ranks.
-  std::pair<mlir::Value, mlir::Value> joinLoss(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value x,
+  /// lse of the whole vocabulary and the sum over tokens of the losses, from the parts of all ranks; of stages that share
+  /// the words this one's part of that sum.
+  std::pair<mlir::Value, mlir::Value> joinLoss(mlir::OpBuilder &builder, mlir::Operation *op, mlir::Value x,
                                                mlir::Value weight, mlir::Value labels, mlir::UnitAttr transposed,
                                                mlir::FloatAttr softcap, Axes cut, mlir::Type sum);
 

@@ -4,6 +4,9 @@
 //   loss        lse = log sum over ranks of exp(lse of the rank's logits), target = sum over ranks; logits stay apart
 //   gradient    exp(x w - lse) - onehot needs nothing but lse: dx is a pending sum, dweight is the rank's own
 //
+// Stages of a pipeline may share the words (pp): target stays a sum over stages, which add up what the host reads, and lse is the last one's
+// to count. dx is summed on all of them, whoever reads it: their entries differ, and a collective needs all.
+//
 //===-------------------------------------------------------------------------------------------------------------===//
 #include "passes/analysis/Tensors.h"
 #include "passes/shard/Sharder.h"
@@ -65,8 +68,11 @@ LogicalResult Sharder::rewriteEmbedGrad(EmbedGradOp op, IRMapping &map, OpBuilde
   return success();
 }
 
-std::pair<Value, Value> Sharder::joinLoss(OpBuilder &b, Location loc, Value x, Value weight, Value labels,
+static constexpr StringLiteral kStages = "pp";
+
+std::pair<Value, Value> Sharder::joinLoss(OpBuilder &b, Operation *op, Value x, Value weight, Value labels,
                                           UnitAttr transposed, FloatAttr softcap, Axes cut, Type sum) {
+  Location loc = op->getLoc();
   RankedTensorType ids = typeOf(labels);
   auto perToken = ids.clone(cast<RankedTensorType>(sum).getElementType());
   auto part = LinearLossPartOp::create(b, loc, TypeRange{perToken, perToken}, x, weight, labels, coordinate(cut),
@@ -77,10 +83,13 @@ std::pair<Value, Value> Sharder::joinLoss(OpBuilder &b, Location loc, Value x, V
   for (const Axes &run : productsOf(cut))
     lse = collective(b, lse, run, CollectiveKind::all_gather, 2);
   lse = LogSumExpOp::create(b, loc, perToken, lse);
-  Value target = part.getTarget();
+  Value target = part.getTarget(), counted = lse;
+  if (llvm::is_contained(cut, kStages) && stageOf(op->getParentOfType<func::FuncOp>()) != mesh.size(kStages) - 1)
+    counted = arith::ConstantOp::create(b, loc, cast<TypedAttr>(b.getZeroAttr(perToken)));
+  llvm::erase(cut, kStages);
   for (const Axes &run : productsOf(cut))
     target = collective(b, target, run, CollectiveKind::all_reduce);
-  Value losses = TokenLossOp::create(b, loc, perToken, lse, target, labels);
+  Value losses = TokenLossOp::create(b, loc, perToken, counted, target, labels);
   return {lse, SumOp::create(b, loc, sum, losses)};
 }
 
@@ -103,12 +112,14 @@ LogicalResult Sharder::rewriteLoss(LinearCrossEntropyOp op, IRMapping &map, OpBu
   Placement placement = Placement::whole(1);
   placement.pending = inMeshOrder(placementOf(labels).cuts());
   if (!op.getSum().use_empty()) {
-    Value sum = joinLoss(builder, op.getLoc(), x, weight, labels, op.getTransposedAttr(), op.getSoftcapAttr(), cut,
+    Value sum = joinLoss(builder, op, x, weight, labels, op.getTransposedAttr(), op.getSoftcapAttr(), cut,
                          op.getSum().getType())
                     .second;
     map.map(op.getSum(), sum);
     place(sum, placement);
   }
+  if (op.getCount().use_empty())
+    return success();
   // Labels are counted; nobody reads the sum over this part of the words, so it is not computed.
   auto count = LinearCrossEntropyOp::create(builder, op.getLoc(), op.getSum().getType(), op.getCount().getType(), x,
                                             weight, labels, op.getTransposedAttr(), op.getSoftcapAttr());
@@ -128,8 +139,8 @@ LogicalResult Sharder::rewriteLossGrad(LinearCrossEntropyGradOp op, IRMapping &m
   Value x = convert(builder, op, map.lookup(op.getX()), tokensLike(placementOf(labels)));
   if (!x || !dsum)
     return failure();
-  auto [lse, sum] = joinLoss(builder, op.getLoc(), x, weight, labels, op.getTransposedAttr(), op.getSoftcapAttr(), cut,
-                             op.getSum().getType());
+  auto [lse, sum] =
+      joinLoss(builder, op, x, weight, labels, op.getTransposedAttr(), op.getSoftcapAttr(), cut, op.getSum().getType());
   RankedTensorType piece = typeOf(op.getDweight());
   piece = withDim(piece, words, piece.getDimSize(words) / parts(cut));
   auto grad = LinearLossPartGradOp::create(builder, op.getLoc(), TypeRange{x.getType(), piece}, x, weight, labels,
@@ -144,5 +155,5 @@ LogicalResult Sharder::rewriteLossGrad(LinearCrossEntropyGradOp op, IRMapping &m
   place(grad.getDx(), ofDx);
   place(grad.getDweight(), ofWeight);
   place(sum, ofSum);
-  return success();
+  return success(!llvm::is_contained(cut, kStages) || complete(builder, op, op.getDx(), map));
 }

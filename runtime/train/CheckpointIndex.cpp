@@ -355,13 +355,13 @@ std::string logicalName(const TensorInfo &tensor, size_t layer) {
   return name + "." + tensor.slot;
 }
 
-// What stages before this one have: a tensor of several (a tied embedding) is saved by the first.
+// What stages before this one have whole: a tensor of several (a tied embedding) is saved by the first.
 std::set<std::string> savedBefore(const Program &program, bool moments) {
   std::set<std::string> names;
   for (uint32_t stage = 0; stage < program.ownStage(); ++stage) {
     auto view = program.stage(stage);
     for (const TensorInfo &tensor : view->tensors())
-      for (size_t i = 0; i < tensor.layerCount() && isSaved(tensor, moments); ++i)
+      for (size_t i = 0; i < tensor.layerCount() && isSaved(tensor, moments) && !view->isAcrossStages(tensor); ++i)
         names.insert(logicalName(tensor, i));
   }
   return names;
@@ -410,8 +410,11 @@ Expected<std::vector<LogicalTensor>> modelTensors(const Program &program, bool m
   std::vector<LogicalTensor> all;
   for (uint32_t stage = 0; stage < program.stages(); ++stage) {
     BRAID_ASSIGN(std::vector<LogicalTensor> tensors, logicalTensors(program, program.firstRank(stage), moments));
-    // The first rank of a stage owns what no stage before has.
-    std::ranges::copy_if(tensors, std::back_inserter(all), &LogicalTensor::owned);
+    // The first rank of a stage owns what no stage before has, and its part of what all have.
+    auto view = program.stage(stage);
+    std::ranges::copy_if(tensors, std::back_inserter(all), [&](const LogicalTensor &tensor) {
+      return tensor.owned && (stage == 0 || !view->isAcrossStages(*tensor.info));
+    });
   }
   return all;
 }

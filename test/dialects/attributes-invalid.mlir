@@ -116,7 +116,7 @@ func.func @f(%x: tensor<4x8xf32>) -> (tensor<4x8xf32> {braid.alias = 1 : i64}) {
 
 // -----
 
-// expected-error @+1 {{argument 0 braid.role must be parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output or stage_cotangent, but is "weight"}}
+// expected-error @+1 {{argument 0 braid.role must be parameter, moment, gradient, input, output, cache, or (of a stage) stage_input, stage_output, stage_cotangent or stage_broadcast, but is "weight"}}
 func.func @f(%x: tensor<4x8xf32> {braid.role = "weight"}) {
   return
 }

@@ -152,7 +152,9 @@ class Mesh:
         arrays, different = {}, []
         for name, of_ranks in pieces.items():
             for stage, tensors in enumerate(self.stages):
-                mine = {rank: piece for rank, piece in enumerate(of_ranks) if piece is not None and self.stage_of(rank) == stage}
+                # Of what is cut over stages all have a part, else a stage has it whole.
+                cut = any("pp" in shard["axis"].split("*") for shard in tensors.get(name, {}).get("shards", []))
+                mine = {rank: piece for rank, piece in enumerate(of_ranks) if piece is not None and (cut or self.stage_of(rank) == stage)}
                 if not mine:
                     continue
                 tensor = tensors.get(name, {"shape": next(iter(mine.values())).shape, "shards": [], "layers": []})

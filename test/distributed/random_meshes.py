@@ -122,6 +122,8 @@ def variant(draw, description, number):
         options.append(f"--sp-algorithm={draw.choice(['auto', 'ring', 'all_gather', 'scan'])}")
     if "pp" in sizes and draw.random() < 0.5:
         options.append("--stage-order=ZB-H1")
+    if "pp" in sizes and not description.get("tie_embeddings"):
+        options.append(f"--head-stages={draw.choice(['auto', 'last', 'all'])}")
     return f"drawn-{number}", math.prod(sizes.get(axis, 1) for axis in ("pp", "dp", "sp", "tp")), options
 
 

@@ -78,20 +78,21 @@ def main(model, drawn):
 
         one = compiled("one", model, "--micro-batches=4")
         alone = train(one, 1, data, folder / "one")
-        for name, ranks, mesh in (("pp2", 2, "pp=2"), ("pp4", 4, "pp=4")):
-            staged = compiled(name, model, f"--mesh={mesh}", "--micro-batches=4")
-            alike(mesh, train(staged, ranks, data, folder / name), alone)
-            near(mesh, step(folder / name, STEPS), step(folder / "one", STEPS))
+        for name, ranks, mesh, *flags in (("pp2", 2, "pp=2"), ("all", 4, "pp=4", "--head-stages=all"), ("pp4", 4, "pp=4", "--head-stages=last")):
+            staged = compiled(name, model, f"--mesh={mesh}", "--micro-batches=4", *flags)
+            what = " ".join((mesh, *flags))
+            alike(what, train(staged, ranks, data, folder / name), alone)
+            near(what, step(folder / name, STEPS), step(folder / "one", STEPS))
             # Each goes on from the other's second step.
-            for what, program, count, source in ((f"{mesh} goes on alone", one, 1, name), (f"{mesh} goes on from one", staged, ranks, "one")):
+            for goes, program, count, source in ((f"{what} goes on alone", one, 1, name), (f"{what} goes on from one", staged, ranks, "one")):
                 place = folder / "on"
                 shutil.rmtree(place, ignore_errors=True)
                 shutil.copytree(folder / source / "step-00000002", place / "step-00000002")
                 (place / "latest").write_text("step-00000002\n")
-                alike(what, train(program, count, data, place, "--resume"), alone[2:])
-                near(what, step(place, STEPS), step(folder / "one", STEPS))
+                alike(goes, train(program, count, data, place, "--resume"), alone[2:])
+                near(goes, step(place, STEPS), step(folder / "one", STEPS))
             losses = [evaluated(program, count, folder / source, data) for source in ("one", name) for program, count in ((one, 1), (staged, ranks))]
-            check(f"{mesh}: evaluations", max(losses) - min(losses) < 2e-4, losses)
+            check(f"{what}: evaluations", max(losses) - min(losses) < 2e-4, losses)
 
         # A trace says which micro-batch a command is for: of each stage as many of one as of the other.
         told = traced(staged, 4, folder / "trace.json", data)
@@ -100,10 +101,11 @@ def main(model, drawn):
             check(f"pp=4: a trace of stage {rank} has all micro-batches", min(found) > 0 and (rank, "launch", 4) not in told, found)
 
         # Gradients of weights that wait are the same products.
-        late = compiled("late", model, "--mesh=pp=4", "--micro-batches=4", "--stage-order=ZB-H1")
-        alike("ZB-H1", train(late, 4, data, folder / "late"), train(staged, 4, data, folder / "soon"))
-        own, other = step(folder / "late", STEPS), step(folder / "soon", STEPS)
-        check("ZB-H1: every bit of weights and moments", set(own) == set(other) and all(np.array_equal(own[name], other[name]) for name in own))
+        for head in ("last", "all"):
+            soon, late = (compiled(f"{order}-{head}", model, "--mesh=pp=4", "--micro-batches=4", f"--head-stages={head}", f"--stage-order={order}") for order in ("1F1B", "ZB-H1"))
+            alike(f"ZB-H1, head on {head}", train(late, 4, data, folder / f"late-{head}"), train(soon, 4, data, folder / f"soon-{head}"))
+            own, other = step(folder / f"late-{head}", STEPS), step(folder / f"soon-{head}", STEPS)
+            check(f"ZB-H1, head on {head}: every bit of weights and moments", set(own) == set(other) and all(np.array_equal(own[name], other[name]) for name in own))
 
         flags = ("--batch=2", "--micro-batches=2", "--accumulation-steps=2")
         expected = train(compiled("sums", model, *flags[1:]), 1, data, folder / "sums", flags[2])

@@ -33,7 +33,8 @@ for link in result.get("links", []):
 for r in result.get("slicing", []):
     print(f"{r['pipeline']} {r['degree']}: {judge('loss', r['loss_difference'] < CURVE)} ({r['loss_difference']:.1e})")
 for r in result.get("orders", []):
-    print(f"{r['order']} {r['micro_batches']}: {judge('loss', r['loss_difference'] < LOSS and r['norm_difference'] < NORM)}, {judge('orders', r['same_losses'])} "
+    head = '' if r.get('head_stages', 'auto') == 'auto' else f" {r['head_stages']}"
+    print(f"{r['order']} {r['micro_batches']}{head}: {judge('loss', r['loss_difference'] < LOSS and r['norm_difference'] < NORM)}, {judge('orders', r['same_losses'])} "
           f"({r['loss_difference']:.1e}, gradient norms {r['norm_difference']:.1e})")
 if curve := result.get("curves"):
     good = curve["largest_difference"] < CURVE

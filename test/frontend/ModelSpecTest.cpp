@@ -106,7 +106,7 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("name": "base")", R"("schedule": {"degree": 2})",
        "m.json:3: schedule.degree: unknown key; valid: recompute, activation_budget, expert_room, sp_algorithm, "
        "pipeline, "
-       "overlap_degree, overlap_degrees, stage_layers, stage_order, slicing, chunk_size, machine, tuned"},
+       "overlap_degree, overlap_degrees, stage_layers, stage_order, head_stages, slicing, chunk_size, machine, tuned"},
       {R"("name": "base")", R"("schedule": {"stage_layers": "2,-1"})",
        "m.json:3: schedule.stage_layers: \"-1\" is not a number of layers; valid: one of 0 to 1024 for each stage, as "
        "in "

@@ -153,7 +153,8 @@ TEST(Stages, RefusesEveryBrokenRule) {
        [](Staged &p) { p.entries[0]->commands = list(command(recordEvent(0), "", 3)); }},
       {"the mesh has no axis 'pp[0,3]'", [](Staged &p) { p.streams[2]->axis = "pp[0,3]"; }},
       {"mesh dense: 'p[p' cannot be an axis name", [](Staged &p) { p.mesh->dense[1]->name = "p[p"; }},
-      {"stage 1: tensor 'layers.{}.w': its shard over 'pp' lies across stages, but a tensor is of stage 1 alone",
+      {"tensor 'layers.{}.w' of stage 1 is a part of one that lies across stages, but stage 2 has no such part; valid: "
+       "all stages have one, or a tensor is of one stage alone",
        [](Staged &p) {
          p.tensors[5]->shards.push_back(std::make_unique<schema::ShardT>());
          p.tensors[5]->shards[0]->axis = "pp";

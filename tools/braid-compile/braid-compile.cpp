@@ -141,6 +141,12 @@ int main(int argc, char **argv) {
             "weights are computed (default: the model's, else 1F1B)"),
         schedule::stageOrderNames)
       ->type_name("NAME");
+  oneOf(app.add_option(
+            "--head-stages", options.headStages,
+            "stages that have the head: last, all, which divide its words, or auto, by what takes less (default: the "
+            "model's, else auto)"),
+        schedule::headStagesNames)
+      ->type_name("NAME");
   app.add_option("--recompute", options.recompute,
                  "layers whose activations the backward computes again: none, all, or 0,4-7 (default: the model's)")
       ->type_name("LAYERS");

@@ -37,6 +37,8 @@ std::vector<CLI::Option *> plan::addDescription(CLI::App &app, CompileOptions &c
   integerIn(of(app.add_option("--micro-batches", compile.microBatches, asCompile())), 1, maxMicroBatches);
   oneOf(of(app.add_option("--stage-order", compile.stageOrder, asCompile())), schedule::stageOrderNames)
       ->type_name("NAME");
+  oneOf(of(app.add_option("--head-stages", compile.headStages, asCompile())), schedule::headStagesNames)
+      ->type_name("NAME");
   if (ofOneMesh)
     of(app.add_option("--stage-layers", compile.stageLayers, asCompile()))->type_name("N,..");
   integerIn(of(app.add_option("--batch", compile.batch, asCompile())), 1, maxTokens);

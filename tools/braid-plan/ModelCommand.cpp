@@ -357,13 +357,26 @@ void printStages(const Plan &plan) {
     }
     fmt::print("\n");
   }
+  const runtime::Program &program = plan.program;
+  // It has no more layers than others, but the whole head, and could have a part of it.
+  size_t layers = 0;
+  for (const auto &stage : plan.stages)
+    layers += stage.layers().size();
+  bool divides = longest + 1 == plan.stages.size() &&
+                 plan.stages[longest].layers().size() * plan.stages.size() <= layers &&
+                 program.metadata("schedule.head_stages") == "last" &&
+                 llvm::any_of(program.stage(longest)->tensors(),
+                              [](const auto &tensor) { return tensor.name == "head.weight"; }) &&
+                 static_cast<uint64_t>(numberOf(program, "vocab_size")) %
+                         (plan.stages.size() * program.mesh().size("tp").value_or(1)) ==
+                     0;
   if (double mean = sum / static_cast<double>(plan.stages.size()); most > 1.1 * mean)
     fmt::print("  stage {} computes {:.2f} times as long as the mean: {}\n", longest, most / mean,
-               plan.stages[longest].layers().size() > 1
+               divides ? "--head-stages=all divides the words of its head among all stages"
+               : plan.stages[longest].layers().size() > 1
                    ? "--stage-layers shares layers out otherwise"
                    : "it has no layers to give away, fewer stages (pp) leave others less idle");
   // Of what trains, stages that wait have something else to do.
-  const runtime::Program &program = plan.program;
   bool trains = plan.entries.front() == "accumulate_step", ordered = program.metadata("schedule.stage_order") == "1F1B";
   if (plan.forecast && trains && ordered && plan.forecast->measures.bubble > 0.1)
     fmt::print(

@@ -80,6 +80,7 @@ static std::vector<std::string> changesByFlags(const Json &model, const CompileO
   compare("/train/accumulation_steps", options.accumulationSteps, defaults.train.accumulationSteps);
   compare("/train/micro_batches", options.microBatches, Json());
   compare("/schedule/stage_layers", options.stageLayers, Json());
+  compare("/schedule/head_stages", options.headStages, defaults.schedule.headStages);
   compare("/train/gradient_dtype", options.gradientDtype, defaults.train.gradientDtype);
   compare("/schedule/recompute", options.recompute, "none");
   compare("/schedule/activation_budget", options.activationBudget, Json());
