@@ -89,10 +89,12 @@ bool tune::predict(const CompileJob &job, Candidate &candidate, const plan::Clus
   std::shared_ptr<const runtime::Program> program = plan::programOf(*bytes, job.input);
   if (!program)
     return false;
-  std::optional<plan::Forecast> forecast = plan::forecast(*program, plan::defaultEntries(*program), cluster);
-  if (!forecast)
+  std::vector<std::string> entries = plan::defaultEntries(*program);
+  std::optional<plan::Forecast> forecast = plan::forecast(*program, entries, cluster);
+  std::optional<plan::Step> step = forecast ? plan::stepOf(*program, entries, *forecast, cluster) : std::nullopt;
+  if (!step)
     return false;
-  candidate.predicted = forecast->measures.makespan;
+  candidate.predicted = step->measures.makespan;
   candidate.tasks = hashOf(forecast->problem);
   candidate.dropped = memoryExcess(*forecast, cluster.device);
   return true;
