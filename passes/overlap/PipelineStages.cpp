@@ -41,10 +41,19 @@ StringRef textOf(DictionaryAttr attributes, StringRef name) {
   return text ? text.getValue() : StringRef();
 }
 
-/// Begins to exchange with a stage: `mine` goes there, a value of type `theirs` comes back; either may be absent.
-CommStartOp startExchange(OpBuilder &builder, StringRef name, StagePlace at, int64_t other, Value mine, Type theirs) {
+/// Beside its location an op says whose it is (microBatchOfLocation): an attribute would keep equal ops of two from being one.
+Location ofMicroBatch(Location loc, int64_t m) {
+  return FusedLoc::get({loc}, Builder(loc.getContext()).getI32IntegerAttr(m), loc.getContext());
+}
+
+/// Begins to exchange with a stage: `mine` goes there, a value of type `theirs` comes back; either may be absent. `m`: which micro-batch
+/// it is that comes, or goes.
+CommStartOp startExchange(OpBuilder &builder, StringRef name, StagePlace at, int64_t other, Value mine, Type theirs,
+                          std::optional<int64_t> m) {
   MLIRContext *context = builder.getContext();
-  auto loc = NameLoc::get(builder.getStringAttr(name));
+  Location loc = NameLoc::get(builder.getStringAttr(name));
+  if (m)
+    loc = ofMicroBatch(loc, *m);
   NamedAttrList attributes;
   attributes.set("kind", CollectiveKindAttr::get(context, CollectiveKind::shift));
   attributes.set("axis", builder.getStringAttr(stagePair(std::min(at.stage, other), std::max(at.stage, other))));
@@ -370,7 +379,6 @@ private:
   }
   int64_t delay() const { return headInput || headOutput ? kHeadDelay : 0; }
 
-  /// Each op says beside its location whose it is (microBatchOfLocation): an attribute would keep equal ops of two from being one.
   void emit(int64_t m, ArrayRef<Work> kinds) {
     IRMapping &map = maps[m];
     for (auto [i, argument] : llvm::enumerate(arguments))
@@ -379,13 +387,10 @@ private:
     for (Operation &op : body.without_terminator())
       if (llvm::is_contained(kinds, workOf(&op)))
         builder.clone(op, map)->walk([&](Operation *copy) {
-          auto own = [&](Location loc) -> Location {
-            return FusedLoc::get({loc}, builder.getI32IntegerAttr(m), builder.getContext());
-          };
-          copy->setLoc(own(copy->getLoc()));
+          copy->setLoc(ofMicroBatch(copy->getLoc(), m));
           for (Region &region : copy->getRegions())
             for (BlockArgument argument : region.getArguments())
-              argument.setLoc(own(argument.getLoc()));
+              argument.setLoc(ofMicroBatch(argument.getLoc(), m));
         });
     // What is added to is what the next micro-batch adds to.
     for (unsigned i = 0; i < function.getNumResults(); ++i) {
@@ -411,7 +416,7 @@ private:
       Type type = theirs && received ? body.getArgument(*received).getType() : Type();
       if (!mine && !type)
         continue;
-      CommStartOp start = startExchange(builder, value.name, at, other, mine, type);
+      CommStartOp start = startExchange(builder, value.name, at, other, mine, type, type ? theirs : own);
       if (type)
         coming.push_back({start, {*theirs, *received}});
       else
@@ -426,10 +431,10 @@ private:
     for (CommStartOp start : std::exchange(sent, {}))
       (void)await(builder, start);
     if (std::optional<int64_t> m = behind(0); m && headInput)
-      comes = startExchange(builder, kHeadInput, at, at.stages - 1, Value(), body.getArgument(*headInput).getType());
+      comes = startExchange(builder, kHeadInput, at, at.stages - 1, Value(), body.getArgument(*headInput).getType(), m);
     else if (m)
       for (int64_t other = 0; other + 1 < at.stages; ++other)
-        sent.push_back(startExchange(builder, kHeadInput, at, other, of(*m, *headOutput), Type()));
+        sent.push_back(startExchange(builder, kHeadInput, at, other, of(*m, *headOutput), Type(), m));
     // What the last stage will wait for, before what a later micro-batch begins.
     std::optional<int64_t> begun = behind(1);
     if (begun && headInput)
@@ -539,7 +544,7 @@ void shareGradient(AdamwOp update, StagePlace at, ArrayRef<int64_t> owners) {
   for (int64_t owner : owners)
     all.push_back(owner == at.stage
                       ? own
-                      : await(builder, startExchange(builder, "stage.gradient", at, owner, own, own.getType())));
+                      : await(builder, startExchange(builder, "stage.gradient", at, owner, own, own.getType(), {})));
   auto sum = AddOp::create(builder, own.getLoc(), own.getType(), all);
   // The norm counts it once.
   own.replaceUsesWithIf(

@@ -97,7 +97,7 @@ def main(model, drawn):
         # A trace says which micro-batch a command is for: of each stage as many of one as of the other.
         told = traced(staged, 4, folder / "trace.json", data)
         for rank in range(4):
-            found = [told[rank, kind, m] for kind in ("launch", "gemm") for m in range(4)]
+            found = [told[rank, kind, m] for kind in ("launch", "gemm", "collective") for m in range(4)]
             check(f"pp=4: a trace of stage {rank} has all micro-batches", min(found) > 0 and (rank, "launch", 4) not in told, found)
 
         # Gradients of weights that wait are the same products.
