@@ -60,7 +60,7 @@ Value FunctionBuilder::rmsNorm(StringRef name, Value x, Value weight, double eps
 }
 
 Value FunctionBuilder::norm(StringRef name, Value x, Value weight, Value bias) {
-  if (!bias)
+  if (spec.norm.kind == NormKind::rms)
     return rmsNorm(name, x, weight, spec.norm.eps);
   return LayerNormOp::create(builder, loc(name), x.getType(), x, weight, bias, builder.getF64FloatAttr(spec.norm.eps));
 }

@@ -38,7 +38,7 @@ public:
   /// cap tanh(x / cap); x itself when that is 0.
   mlir::Value softcapped(llvm::StringRef name, mlir::Value x, double cap);
   mlir::Value rmsNorm(llvm::StringRef name, mlir::Value x, mlir::Value weight, double eps, int64_t groups = 1);
-  /// The model's norm over d_model; `bias` is null where its kind has none.
+  /// The model's norm over d_model; `bias` is null where it has none.
   mlir::Value norm(llvm::StringRef name, mlir::Value x, mlir::Value weight, mlir::Value bias);
 
   const ModelSpec &spec;

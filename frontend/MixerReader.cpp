@@ -172,6 +172,19 @@ static void readMamba2(Reader &r, Errors &errors, LsmSpec &spec) {
             "changes nothing without a norm and a gate; valid: together with output_norm and output_gate");
 }
 
+/// The ranks of RWKV-7, that of decays unless they are said, and whether its values are mixed with others.
+static void readRwkv7(Reader &r, LsmSpec &spec) {
+  r.boolean("value_mix", spec.valueMix);
+  if (!spec.valueMix && r.has("value_rank"))
+    r.error("value_rank", "changes nothing where values are not mixed; valid: together with value_mix true");
+  spec.rateRank = spec.valueRank = spec.outputGateRank = spec.gateRank;
+  for (auto [key, rank] : {std::pair<StringRef, int64_t *>{"rate_rank", &spec.rateRank},
+                           {"value_rank", &spec.valueRank},
+                           {"output_gate_rank", &spec.outputGateRank}})
+    r.integer(key, *rank, 1, maxWidth);
+  r.number("l2_eps", spec.l2Eps, 0.0, 1.0, /*leastAllowed=*/false);
+}
+
 static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   LsmSpec spec = traits.defaults;
   r.requireInteger("heads", spec.heads, 1, maxHeads);
@@ -204,7 +217,9 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("gate_rank", spec.gateRank, isKda ? 0 : 1, maxWidth);
   if (isKda)
     r.number("lower_bound", spec.lowerBound, -1e6, 0.0);
-  if (traits.has("output_gate_rank"))
+  if (traits.kind == LsmKind::rwkv7)
+    readRwkv7(r, spec);
+  else if (traits.has("output_gate_rank"))
     r.integer("output_gate_rank", spec.outputGateRank, 0, maxWidth);
   if (traits.has("output_gate_bias"))
     r.boolean("output_gate_bias", spec.outputGateBias);
@@ -248,7 +263,7 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.boolean("projection_bias", spec.projectionBias);
     r.boolean("output_bias", spec.outputBias);
   }
-  if (spec.outputGateRank && !spec.outputGate)
+  if (spec.outputGateRank && !spec.outputGate && traits.has("output_gate"))
     r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
   if (spec.outputGateBias && !spec.outputGate)
     r.error("output_gate_bias", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));

@@ -47,7 +47,8 @@ private:
   void collectShared(Stage &stage, const LayerTable &layers) const;
   static ModelTensor withDecl(ModelTensor tensor, const WeightDecl &w);
   std::vector<double> layerCosts();
-  ModelTensor normTensor(StringRef part, double value) const;
+  /// Adds weight and bias of a norm of the model, those that it has.
+  void addNorm(std::vector<ModelTensor> &tensors, StringRef name) const;
   DictionaryAttr metadata();
   /// Those of all stages, what two of them have once.
   std::vector<ModelTensor> allTensors() const;
@@ -166,15 +167,20 @@ void ModelBuilder::collectStages() {
   }
 }
 
-ModelTensor ModelBuilder::normTensor(StringRef part, double value) const {
-  return {("final_norm." + part).str(),
-          {spec.dModel},
-          types.wide,
-          {},
-          {"embed"},
-          Init::constant(value),
-          /*decay=*/false,
-          true};
+void ModelBuilder::addNorm(std::vector<ModelTensor> &tensors, StringRef name) const {
+  auto add = [&](StringRef part, double value) {
+    tensors.push_back({(name + "." + part).str(),
+                       {spec.dModel},
+                       types.wide,
+                       {},
+                       {"embed"},
+                       Init::constant(value),
+                       /*decay=*/false,
+                       true});
+  };
+  add("weight", 1.0);
+  if (spec.norm.hasBias())
+    add("bias", 0.0);
 }
 
 ModelTensor ModelBuilder::withDecl(ModelTensor tensor, const WeightDecl &w) {
@@ -207,6 +213,8 @@ void ModelBuilder::collectParameters(Stage &stage) {
   };
   if (stage.isFirst || (stage.isLast && spec.tieEmbeddings))
     table("embed.weight", {words, model});
+  if (stage.isFirst && spec.embeddingNorm)
+    addNorm(tensors, "embed_norm");
   stage.firstSharedWeight = tensors.size();
   collectShared(stage, layers);
   stage.firstLayerWeight = tensors.size();
@@ -224,11 +232,8 @@ void ModelBuilder::collectParameters(Stage &stage) {
       }
     }
   stage.numLayerWeights = tensors.size() - stage.firstLayerWeight;
-  if (stage.isLast && spec.normPlacement != NormPlacement::post) {
-    tensors.push_back(normTensor("weight", 1.0));
-    if (spec.norm.kind == NormKind::layer)
-      tensors.push_back(normTensor("bias", 0.0));
-  }
+  if (stage.isLast && spec.normPlacement != NormPlacement::post)
+    addNorm(tensors, "final_norm");
   if (stage.hasHead && !spec.tieEmbeddings)
     table("head.weight", {model, dividesHead ? Dim(spec.vocabSize, "stage_vocab") : words});
 }
@@ -251,13 +256,14 @@ Value ModelBuilder::embed(EntryBuilder &entry, ArrayRef<Value> all, Value tokens
   auto shape = cast<RankedTensorType>(tokens.getType()).getShape();
   Value x =
       EmbedOp::create(entry.builder, entry.loc("x"), entry.tensor({shape[0], shape[1], spec.dModel}), tokens, all[0]);
-  return entry.scaled("x", x, spec.embeddingMultiplier);
+  x = entry.scaled("x", x, spec.embeddingMultiplier);
+  return spec.embeddingNorm ? entry.norm("embed_norm", x, all[1], spec.norm.hasBias() ? all[2] : Value()) : x;
 }
 
 Value ModelBuilder::finalNorm(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x) {
   size_t at = stage.firstLayerWeight + stage.numLayerWeights;
   if (spec.normPlacement != NormPlacement::post)
-    x = entry.norm("final_norm", x, all[at], spec.norm.kind == NormKind::layer ? all[at + 1] : Value());
+    x = entry.norm("final_norm", x, all[at], spec.norm.hasBias() ? all[at + 1] : Value());
   // The smaller side of the product; under a base width logits shrink with the width.
   return entry.scaled("head_input", x, spec.logitsMultiplier / spec.widthRatio());
 }

@@ -249,6 +249,9 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     n.choice("kind", kind, {"rms", "layer"});
     n.number("eps", spec.norm.eps, 0.0, 1.0, /*leastAllowed=*/false);
     spec.norm.kind = kind == "rms" ? NormKind::rms : NormKind::layer;
+    n.boolean("bias", spec.norm.bias);
+    if (n.has("bias") && spec.norm.kind == NormKind::rms)
+      n.error("bias", "changes nothing with kind \"rms\"; valid: with layer");
   }
   spec.normPlacement = ::readPlacement(r, placements, NormPlacement::pre);
   {
@@ -256,6 +259,7 @@ static void readModel(const Value &root, ModelSpec &spec, Errors &errors) {
     s.choice("from", spec.residual.from, {"input", "normed"});
     readScale(s, spec.residual);
   }
+  r.boolean("embedding_norm", spec.embeddingNorm);
   r.number("embedding_multiplier", spec.embeddingMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
   r.number("logits_multiplier", spec.logitsMultiplier, 0.0, 1e6, /*leastAllowed=*/false);
   r.number("logits_softcap", spec.logitsSoftcap, leastCap, mostCap);

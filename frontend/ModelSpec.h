@@ -71,6 +71,8 @@ enum class LsmKind {
 struct NormSpec {
   NormKind kind = NormKind::rms;
   double eps = 1e-6;
+  bool bias = true; ///< layer: behind its weight
+  bool hasBias() const { return kind == NormKind::layer && bias; }
 };
 
 /// How rotations become slower for contexts longer than those that a model has been trained with.
@@ -174,6 +176,9 @@ struct LsmSpec {
   std::string featureMap = "identity"; ///< of q and k
   std::string slopes = "minimax"; ///< constant decays of lightning: minimax, transnormer
   int64_t gateRank = 16; ///< rank of the projections of decays and rates; kda: 0 for a whole one
+  int64_t rateRank = 0, valueRank = 0; ///< rwkv7: of those of rates, and of the share of the first layer's values
+  bool valueMix = true; ///< rwkv7: else v is the layer's own, and what layers behind it mix with
+  double l2Eps = 1e-24; ///< rwkv7: added to the squared length of what is divided by it
   double lowerBound = 0.0; ///< kda: log_decay = lower_bound sigmoid(..); 0: no bound, softplus
   int64_t mixRank = 32; ///< rank of what decides how much of the token before a projection sees
   double gateSoftcap = 15.0; ///< mlstm: c of the gates' c tanh(y / c)
@@ -223,6 +228,7 @@ struct DenseSpec {
   int64_t hidden = 0;
   std::string activation = "swiglu";
   bool bias = false;
+  bool tokenShift = false; ///< it reads a mixture of its token and the one before
   double gateMultiplier = 1.0; ///< of what the gate's activation reads
   std::optional<ResidualScale> residual;
   std::optional<NormPlacement> normPlacement;
@@ -355,6 +361,7 @@ struct ModelSpec {
   bool tieEmbeddings = false;
   NormSpec norm;
   NormPlacement normPlacement = NormPlacement::pre;
+  bool embeddingNorm = false; ///< the first layer reads a norm of the embedding
   ResidualSpec residual;
   double embeddingMultiplier = 1.0, logitsMultiplier = 1.0;
   double logitsSoftcap = 0.0; ///< c: logits are c tanh(y / c); 0: as they are

@@ -1,5 +1,5 @@
 //===- FeedForward.cpp - dense feed-forward and mixture of experts ------------------------------------------------===//
-// Dense: act(x w1) [* x w3] w2. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert,
+// Dense: act(x w1) [* x w3] w2, x of a token or, with a token shift, x + (x_before - x) mu. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert,
 // grouped linears, weighted sum. Capacity belongs to training and evaluation: generation routes token by token and drops
 // nothing.
 #include "frontend/layers/LayerBuilder.h"
@@ -29,6 +29,12 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   int64_t F = spec.hidden;
   Dim model = b.embed(), wide(F, "hidden");
   auto name = [&](StringRef part) { return (prefix + "." + part).str(); };
+  if (spec.tokenShift) {
+    Value before = b.tokenBefore("x", x, name("shift_x"));
+    Value difference = b.add("difference", {before, b.scale("minus_x", x, -1.0)});
+    Value mu = b.weight(name("mu"), {model}, Init::constant(0.5));
+    x = b.add("x_mixed", {x, b.weighted("mix", difference, mu)});
+  }
   SmallVector<LayerBuilder::Projection> projections = {
       {"gate", b.matrix(name("w1"), model, wide, MatrixRole::value), {F}}};
   if (act.gated)

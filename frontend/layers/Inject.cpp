@@ -35,7 +35,7 @@ Value widened(LayerBuilder &b, StringRef name, Value x, ArrayRef<Dim> features) 
 static Value normed(LayerBuilder &b, StringRef name, Value x) {
   Dim features(cast<RankedTensorType>(x.getType()).getShape().back());
   Value weight = b.weight((name + ".weight").str(), {features}, Init::constant(1.0)), bias;
-  if (b.spec.norm.kind == NormKind::layer)
+  if (b.spec.norm.hasBias())
     bias = b.weight((name + ".bias").str(), {features}, Init::constant(0.0));
   return b.norm(name, x, weight, bias);
 }

@@ -261,9 +261,24 @@ Value LayerBuilder::l2Norm(StringRef name, Value x, double eps) {
 Value LayerBuilder::modelNorm(StringRef name, Value x, StringRef weights) {
   Value w = weight((weights + ".weight").str(), {embed()}, Init::constant(1.0));
   Value bias;
-  if (spec.norm.kind == NormKind::layer)
+  if (spec.norm.hasBias())
     bias = weight((weights + ".bias").str(), {embed()}, Init::constant(0.0));
   return norm(name, x, w, bias);
+}
+
+Value LayerBuilder::tokenBefore(StringRef name, Value x, StringRef key) {
+  auto type = cast<RankedTensorType>(x.getType());
+  int64_t channels = 1;
+  for (int64_t d : type.getShape().drop_front(2))
+    channels *= d;
+  Value tail = state(key, cast<FloatType>(type.getElementType()), {entry.batch, 1, channels});
+  // A convolution whose taps are data: all of the token before, nothing of this one.
+  Value taps = weight((key + ".taps").str(), {channels, 2}, {"values", 0, 0, 0, {1.0, 0.0}}, /*decay=*/false,
+                      /*trained=*/false);
+  auto conv =
+      ShortConvOp::create(builder, loc("before_" + name.str()), type, tail.getType(), x, taps, documents(), tail);
+  setState(key, conv.getNewTail());
+  return conv.getY();
 }
 
 Value LayerBuilder::repeatHeads(StringRef name, Value x, int64_t heads) {

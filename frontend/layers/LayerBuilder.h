@@ -149,6 +149,8 @@ public:
   /// `period`: positions modulo that many tokens.
   mlir::Value rope(llvm::StringRef name, mlir::Value x, const RopeSpec &rope, int64_t period = 0);
   mlir::Value repeatHeads(llvm::StringRef name, mlir::Value x, int64_t heads);
+  /// x of the token before, 0 at a document's first; `key` names its state and its taps.
+  mlir::Value tokenBefore(llvm::StringRef name, mlir::Value x, llvm::StringRef key);
   mlir::Value reshape(llvm::StringRef name, mlir::Value x, Shape shape);
 
   // ---- types

@@ -76,19 +76,7 @@ Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Val
 }
 
 Value braid::shifted(LayerBuilder &b, StringRef name, Value x) {
-  auto type = cast<RankedTensorType>(x.getType());
-  int64_t channels = 1;
-  for (int64_t d : type.getShape().drop_front(2))
-    channels *= d;
-  std::string key = ("lsm.shift_" + name).str();
-  Value tail = b.state(key, cast<FloatType>(type.getElementType()), {b.entry.batch, 1, channels});
-  // A convolution whose taps are data: all of the token before, nothing of this one.
-  Value taps =
-      b.weight(key + ".taps", {channels, 2}, {"values", 0, 0, 0, {1.0, 0.0}}, /*decay=*/false, /*trained=*/false);
-  auto conv =
-      ShortConvOp::create(b.builder, b.loc("before_" + name.str()), type, tail.getType(), x, taps, b.documents(), tail);
-  b.setState(key, conv.getNewTail());
-  return conv.getY();
+  return b.tokenBefore(name, x, ("lsm.shift_" + name).str());
 }
 
 Value braid::lowRank(LayerBuilder &b, StringRef name, Value x, int64_t rank, const Dims &features,

@@ -7,7 +7,8 @@
 // Reading before the write is reading after it with k, v and the decay of the token before: M_{t-1} is the state of a
 // scan that is one token late.
 //   rwkv7   v = v_own + (v_first - v_own) sigmoid(x_v value_a value_b + v0), v_first that of the first such layer; the
-//           published one does not mix there: v_first is v_own, and the weights of the mixture change nothing
+//           published one does not mix there: v_first is v_own, and the weights of the mixture change nothing.
+//           value_mix false: without them, and v_own is what layers behind it mix with
 #include "frontend/layers/LsmParts.h"
 #include <cmath>
 
@@ -57,13 +58,47 @@ static Value isFirst(LayerBuilder &b, const LsmSpec &spec) {
   return b.weight("lsm.is_first", {headsOf(spec, spec.heads)}, std::move(init), /*decay=*/false, /*trained=*/false);
 }
 
+/// Whether the first layer that keeps values says by itself that it is.
+static bool isFirstKnown(const ModelSpec &spec) {
+  for (const std::string &letters : spec.mixersOfLayers())
+    for (char letter : letters) {
+      const MixerSpec *mixer = spec.findMixer(letter);
+      if (!mixer || firstValueWidth(*mixer) == 0)
+        continue;
+      const auto *lsm = std::get_if<LsmSpec>(mixer);
+      return lsm && !lsm->valueMix;
+    }
+  return false;
+}
+
+static void setFirstValues(LayerBuilder &b, const LsmSpec &spec, Value values) {
+  b.setFirstValue(b.reshape("v_first", values, {b.entry.batch, b.entry.tokens, spec.heads * spec.valueDim}));
+}
+
 Value braid::firstValues(LayerBuilder &b, const LsmSpec &spec, Value own) {
   int64_t H = spec.heads, V = spec.valueDim;
-  Shape flat{b.entry.batch, b.entry.tokens, H * V};
   Value before = b.reshape("v_first", b.firstValue(b.tokens({H * V})), {b.entry.batch, b.entry.tokens, H, V});
+  if (isFirstKnown(b.spec))
+    return before;
   Value first = b.add("v_first", {before, b.weighted("v_first", minus(b, "v_first", own, before), isFirst(b, spec))});
-  b.setFirstValue(b.reshape("v_first", first, flat));
+  setFirstValues(b, spec, first);
   return first;
+}
+
+/// v_own mixed with the values of the first layer, or v_own, which takes their place.
+static Value mixedValues(LayerBuilder &b, const LsmSpec &spec, Value x, Value own) {
+  int64_t V = spec.valueDim;
+  Dim H = headsOf(spec, spec.heads);
+  if (!spec.valueMix) {
+    (void)b.firstValue(b.tokens({spec.heads * V}));
+    setFirstValues(b, spec, own);
+    return own;
+  }
+  Value share = lowRank(b, "value", x, spec.valueRank, {H, V});
+  share = b.bias("value", share, b.weight("lsm.v0", {H, V}, Init::constant(1.0)));
+  share = b.narrow("value", b.activation("value", share, "sigmoid"));
+  Value first = firstValues(b, spec, own);
+  return b.add("v", {own, b.mul("v", minus(b, "v", first, own), share)});
 }
 
 Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
@@ -95,23 +130,22 @@ Value braid::buildRwkv6(LayerBuilder &b, Value x, const LsmSpec &spec) {
 }
 
 Value braid::buildRwkv7(LayerBuilder &b, Value x, const LsmSpec &spec) {
-  int64_t K = spec.headDim, V = spec.valueDim, R = spec.gateRank;
+  int64_t K = spec.headDim, V = spec.valueDim;
   Dim H = headsOf(spec, spec.heads);
   TokenMix mix(b, x);
   Value q = project(b, "q", mix.fixed("q"), H, K), k = project(b, "k", mix.fixed("k"), H, K);
   Value xv = mix.fixed("v"), own = project(b, "v", xv, H, V);
-  Value share = b.bias("value", lowRank(b, "value", xv, R, {H, V}), b.weight("lsm.v0", {H, V}, Init::constant(1.0)));
-  share = b.narrow("value", b.activation("value", share, "sigmoid"));
-  Value first = firstValues(b, spec, own);
-  Value v = b.add("v", {own, b.mul("v", minus(b, "v", first, own), share)});
+  Value v = mixedValues(b, spec, xv, own);
   auto perKey = [&](StringRef name, Init init) { return b.weight(("lsm." + name).str(), {H, K}, std::move(init)); };
-  Value w = b.bias("w", lowRank(b, "decay", mix.fixed("w"), R, {H, K}, "tanh"), perKey("w0", Init::uniform(-6.0, 1.0)));
-  Value rate = b.bias("rate", lowRank(b, "rate", mix.fixed("a"), R, {H, K}), perKey("a0", Init::constant(0.0)));
+  Value w = lowRank(b, "decay", mix.fixed("w"), spec.gateRank, {H, K}, "tanh");
+  w = b.bias("w", w, perKey("w0", Init::uniform(-6.0, 1.0)));
+  Value rate = lowRank(b, "rate", mix.fixed("a"), spec.rateRank, {H, K});
+  rate = b.bias("rate", rate, perKey("a0", Init::constant(0.0)));
   Value alpha = b.narrow("alpha", b.activation("alpha", rate, "sigmoid"));
-  Value gate = b.narrow("g", lowRank(b, "gate", mix.fixed("g"), R, {H, V}, "sigmoid"));
-  // Divided by max(length, 1e-12).
+  Value gate = b.narrow("g", lowRank(b, "gate", mix.fixed("g"), spec.outputGateRank, {H, V}, "sigmoid"));
+  // By default as divided by max(length, 1e-12).
   Value removed = b.weighted("kk", k, perKey("k_k", Init::constant(0.85)));
-  removed = b.l2Norm("kk", removed, 1e-24);
+  removed = b.l2Norm("kk", removed, spec.l2Eps);
   Value added = b.weighted("k_a", k, perKey("k_a", Init::constant(1.0)));
   ScanInputs in;
   in.q = q;

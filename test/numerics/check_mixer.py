@@ -105,7 +105,7 @@ VARIANTS = {
     ],
     "rwkv7": [
         {"heads": 2, "head_dim": 16, "gate_rank": 8},
-        {"heads": 4, "head_dim": 12, "value_dim": 8, "gate_rank": 5},
+        {"heads": 4, "head_dim": 12, "value_dim": 8, "gate_rank": 5, "rate_rank": 3, "value_rank": 2, "output_gate_rank": 7, "l2_eps": 0.01},
     ],
     "mlstm": [
         {"heads": 2, "head_dim": 16},
@@ -215,7 +215,7 @@ DTYPES = ("f64", "f32")
 
 
 def describe(kind, dtype):
-    mixers = {letter: {"kind": kind} | v for letter, v in zip("XYZ", VARIANTS[kind])}
+    mixers = {letter: {"kind": kind} | v for letter, v in zip("XYZW", VARIANTS[kind])}
     return {
         "name": f"one-{kind}",
         "vocab_size": 29,

@@ -59,7 +59,7 @@ DEFAULTS = {
         "bcdt_norm_weights": True,
     },
     "kda": {"conv": {"kernel": 4}, "output_gate": "sigmoid", "value_factor": 1, "rope": None},
-    "rwkv7": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
+    "rwkv7": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5, "value_mix": True, "l2_eps": 1e-24},
     "mlstm": {"conv": None, "output_gate": "sigmoid", "value_factor": 1, "rope": None, "gate_softcap": 15.0, "norm_eps": 1e-6},
     "rglru": {
         "conv": {"kernel": 4, "bias": True},
@@ -116,6 +116,13 @@ def complete(spec):
         full.setdefault("value_dim", full["value_factor"] * full["head_dim"])
     full.setdefault("scale", full["head_dim"] ** -0.5)
     return full
+
+
+def token_before(tape, x, documents):
+    """x of the token before, 0 at the first of a document."""
+    weight = np.tile([1.0, 0.0], (int(np.prod(x.shape[2:])), 1))
+    tail = np.zeros((x.shape[0], 1, weight.shape[0]))
+    return tape.call(rows.short_conv, x, weight, documents, tail)[0]
 
 
 class Mixer:
@@ -517,10 +524,7 @@ class Mixer:
     # ---- RWKV
 
     def before(self, x):
-        """x of the token before, 0 at the first of a document."""
-        weight = np.tile([1.0, 0.0], (int(np.prod(x.shape[2:])), 1))
-        tail = np.zeros((x.shape[0], 1, weight.shape[0]))
-        return self.tape.call(rows.short_conv, x, weight, self.documents, tail)[0]
+        return token_before(self.tape, x, self.documents)
 
     def mixed(self, name, x, difference):
         return self.sums(x, self.tape.call(rows.weighted, difference, self.w["lsm.mu_" + name]))
@@ -575,7 +579,9 @@ class Mixer:
             tape.linear(self.mixed(n, x, difference), w[f"lsm.w{n}"], (H, V if n == "v" else K)) for n in "qkv"
         )
         rank = lambda n, mix, features, act: self.low_rank(n, self.mixed(mix, x, difference), features, act)
-        # v of the first layer of this kind is handed on; later layers mix it with their own.
+        # v of the first layer of this kind is handed on, or of one that does not mix; later layers mix it with their own.
+        if not s["value_mix"]:
+            s["shared"]["v_first"] = own
         first = s["shared"].setdefault("v_first", own)
         v = own
         if first is not own:
@@ -586,7 +592,7 @@ class Mixer:
         log_decay = self.scaled(self.activated(decay, "sigmoid"), -np.exp(-0.5))
         alpha = self.activated(tape.call(rows.bias, rank("rate", "a", (H, K), None), w["lsm.a0"]), "sigmoid")
         gate = rank("gate", "g", (H, V), "sigmoid")
-        removed = tape.call(rows.l2_norm, tape.call(rows.weighted, k, w["lsm.k_k"]), eps=1e-24)
+        removed = tape.call(rows.l2_norm, tape.call(rows.weighted, k, w["lsm.k_k"]), eps=s["l2_eps"])
         share = tape.call(rows.weighted, k, w["lsm.k_a"])
         key = self.sums(k, self.product(share, alpha), self.scaled(share, -1.0))
         a, b = self.scaled(removed, -1.0), self.product(removed, alpha)

@@ -13,7 +13,7 @@ import numpy as np
 
 import moe
 import rows
-from instances import mixer
+from instances import mixer, token_before
 from tape import Tape, Value
 from train import cross_entropy
 
@@ -65,7 +65,8 @@ class Model:
         norm = {"kind": "rms", "eps": 1e-6} | self.d.get("norm", {})
         if norm["kind"] == "rms":
             return tape.call(rows.rms_norm, x, w[name + ".weight"], eps=norm["eps"])
-        return tape.call(rows.layer_norm, x, w[name + ".weight"], w[name + ".bias"], eps=norm["eps"])
+        bias = [w[name + ".bias"]] if norm.get("bias", True) else []
+        return tape.call(rows.layer_norm, x, w[name + ".weight"], *bias, eps=norm["eps"])
 
     def dense(self, tape, x, w, prefix, spec):
         kind = spec.get("activation", "swiglu")
@@ -74,6 +75,9 @@ class Model:
             adapted = {f"{prefix}.{n}": tape.call(rows.add, w[f"{prefix}.{n}"], matmul(tape, w[f"{prefix}.a"], w[f"{prefix}.{n}_b"]))
                        for n in ("w1", "w3") if f"{prefix}.{n}" in w}
             w = w | adapted
+        if spec.get("token_shift", False):
+            difference = tape.call(rows.add, token_before(tape, x, self.documents), self.scaled(tape, x, -1.0))
+            x = tape.call(rows.add, x, tape.call(rows.weighted, difference, w[prefix + ".mu"]))
         biased = lambda y, part: tape.call(rows.bias, y, w[f"{prefix}.{part}"]) if spec.get("bias", False) else y
         opened = self.scaled(tape, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), spec.get("gate_multiplier", 1.0))
         if kind == "swiglu_clamp":
@@ -219,6 +223,7 @@ class Model:
     def loss(self, tokens, labels, documents, routes=None, draw_keys=None):
         """draw_keys [B, 3]: what layers that draw are given; each adds 1 to the last column."""
         self.draw_keys, self.drawn, self.shared = draw_keys, 0, {}
+        self.documents = documents
         tape = Tape()
         self.values = values = {n: Value(a) for n, a in self.weights.items()}
 
@@ -231,6 +236,8 @@ class Model:
             return table[tokens], pull
 
         x = self.scaled(tape, tape.call(lookup, values["embed.weight"]), self.d.get("embedding_multiplier", 1.0))
+        if self.d.get("embedding_norm", False):
+            x = self.norm(tape, x, values, "embed_norm")
         self.embedding = x
         losses, ids = [], {}
         self.statistics = []  # (assignments, dropped ones) per expert, of each layer with experts
