@@ -261,7 +261,7 @@ void Translation::fixedKeys() {
   if (family.isXlstm)
     return fixedKeysOfXlstm();
   if (family.isFla)
-    return fixedKeysOfFla();
+    return isRwkv() ? fixedKeysOfRwkv() : fixedKeysOfFla();
   if (family.name == "minimax_m2")
     fixedKeysOfMiniMaxM2();
   if (family.name == "olmoe")
@@ -559,6 +559,7 @@ std::optional<HuggingFaceModel> Translation::run() {
       : family.isLfm        ? layersOfLfm(layers, mixing, layerPattern)
       : family.isXlstm      ? layersOfXlstm(mixing, layerPattern)
       : family.isGriffin    ? layersOfGriffin(layers, mixing, layerPattern)
+      : isRwkv()            ? layersOfRwkv(layers, mixing, layerPattern)
       : family.isFla        ? layersOfFla(layers, mixing, layerPattern)
       : family.isLara       ? layersOfLara(layers, mixing, layerPattern)
       : family.isOlmoHybrid ? layersOfOlmoHybrid(layers, mixing, layerPattern)
@@ -578,6 +579,8 @@ std::optional<HuggingFaceModel> Translation::run() {
       ffns = feedForwardOfXlstm(ffnPattern);
     else if (family.isGriffin)
       ffns = feedForwardOfGriffin(ffnPattern);
+    else if (isRwkv())
+      ffns = feedForwardOfRwkv(ffnPattern);
     else if (family.isFla)
       ffns = feedForwardOfFla(ffnPattern);
     else if (family.isLara)
@@ -592,6 +595,9 @@ std::optional<HuggingFaceModel> Translation::run() {
                              : family.isLfm || family.isXlstm || family.isFla ? "norm_eps"
                                                                               : "rms_norm_eps",
                              numberValue(family.eps));
+  std::vector<Field> norm = {{"kind", stringValue(isRwkv() ? "layer" : "rms")}, {"eps", std::move(eps)}};
+  if (isRwkv())
+    norm.push_back({"bias", get("norm_bias", boolValue(true))});
   Value scaleOutput =
       family.onePart ? get("rescale_prenorm_residual", boolValue(family.name == "nemotron_h")) : boolValue(false);
   Value context = isKimi() || isBailing()
@@ -605,7 +611,7 @@ std::optional<HuggingFaceModel> Translation::run() {
       {"context_len", std::move(context)},
       {"tie_embeddings", family.isLfm ? tiedOfLfm() : get("tie_word_embeddings", boolValue(family.tied))},
       {"dtype", dtype()},
-      {"norm", object({{"kind", stringValue("rms")}, {"eps", std::move(eps)}})},
+      {"norm", object(std::move(norm))},
       {"layer_pattern", stringValue(layerPattern)},
       {"mixers", std::move(mixing)},
       {"ffn_pattern", stringValue(ffnPattern)},
@@ -617,6 +623,8 @@ std::optional<HuggingFaceModel> Translation::run() {
                            : get("initializer_range", numberValue(family.name == "mamba2" || isMamba() ? 0.1 : 0.02))},
                {"scale_output", std::move(scaleOutput)}})},
   };
+  if (isRwkv())
+    fields.push_back({"embedding_norm", get("norm_first", boolValue(true))});
   if (family.isGranite)
     graniteMultipliers(fields);
   if (family.isFalcon)

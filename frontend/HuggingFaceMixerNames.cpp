@@ -294,6 +294,40 @@ void WeightNames::linearOfFla(const Value &mixer) {
     of("lsm.norm.weight", "g_norm.weight");
 }
 
+/// Which token a mixture is with: taps, which the library has none of.
+void WeightNames::tokenShift(StringRef part) {
+  constant(("layers.{layer}." + part + ".shift_x.taps").str(), {numberValue(1.0), numberValue(0.0)});
+}
+
+/// Shares of the token before, and products of low rank, the second of which may have a bias.
+void WeightNames::rwkv(const Value &mixer) {
+  auto of = [&](StringRef ours, StringRef theirs, bool transposed = false) {
+    ofLayer(("lsm." + ours).str(), (attentionName + theirs).str(), {.transposed = transposed});
+  };
+  tokenShift("lsm");
+  for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"o", "o"}})
+    of(("w" + name).str(), (theirs + "_proj.weight").str(), true);
+  for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"w", "w"}, {"a", "a"}, {"g", "g"}})
+    of(("mu_" + name).str(), ("x_" + theirs).str());
+  bool mixes = mixer.find("value_mix") == nullptr;
+  for (auto [name, theirs, bias] : {std::tuple<StringRef, StringRef, StringRef>{"decay", "w", "w0"},
+                                    {"rate", "a", "a0"},
+                                    {"value", "v", "v0"},
+                                    {"gate", "g", ""}}) {
+    if (name == "value" && !mixes)
+      continue;
+    std::string lora = (theirs + "_lora.lora.").str();
+    of((name + "_a").str(), lora + "0.weight", true);
+    of((name + "_b").str(), lora + "2.weight", true);
+    if (!bias.empty())
+      of(bias, lora + "2.bias");
+  }
+  for (StringRef name : {"k_k", "k_a", "r_k"})
+    of(name, name);
+  for (StringRef part : {"weight", "bias"})
+    of(("norm." + part).str(), ("g_norm." + part).str());
+}
+
 /// Mamba-2: rows of one matrix for the gate, v, k, q and the steps, and one convolution over v, k and q. Mamba: one for u
 /// and its gate, and of u another for the steps, k and q.
 void WeightNames::mamba(const Value &mixer) {

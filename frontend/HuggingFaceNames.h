@@ -65,6 +65,10 @@ private:
   void rglru();
   bool isGriffin() const { return family == "recurrent_gemma"; }
   void linearOfFla(const Value &mixer);
+  bool isRwkv() const { return family == "rwkv7"; }
+  void rwkv(const Value &mixer);
+  void tokenShift(llvm::StringRef part);
+  void normsOfRwkv();
   void feedForwardOfXlstm(int64_t hidden);
   void normsOfOlmoHybrid();
   bool isLfm2() const { return family.starts_with("lfm2"); }

@@ -37,7 +37,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3, OLMo Hybrid and Lara, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3, OLMo Hybrid and Lara, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceRwkv.cpp its RWKV-7, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -230,6 +230,13 @@ private:
   void compareAttention(const Value &given);
   void layersOfFla(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardOfFla(std::string &pattern);
+  bool isRwkv() const { return family.name == "rwkv7"; }
+  std::pair<Value, Value> headsOfRwkv();
+  Value valuesOfRwkv(const Value &layers, const Value &heads);
+  Value rankOfRwkv(llvm::StringRef key, int64_t usual, double factor);
+  void layersOfRwkv(const Value &layers, Value &mixers, std::string &pattern);
+  Value feedForwardOfRwkv(std::string &pattern);
+  void fixedKeysOfRwkv();
   void fixedKeysOfFla();
   void addSoftcap(std::vector<Field> &fields, llvm::StringRef ours, llvm::StringRef key, const Value &usual);
   std::string windowedLayers(const Value &layers);

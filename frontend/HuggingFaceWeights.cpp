@@ -82,6 +82,19 @@ void WeightNames::normsOfOlmoHybrid() {
   }
 }
 
+/// Biases of all norms, and that of the embedding, which is the first layer's.
+void WeightNames::normsOfRwkv() {
+  bool hasBias = isTrue(*description.find("norm"), "bias");
+  if (hasBias) {
+    ofLayer("norm1.bias", "attn_norm.bias", {});
+    ofLayer("norm2.bias", "ffn_norm.bias", {});
+    vector("final_norm.bias", (body + "norm.bias").str());
+  }
+  for (StringRef part : {"weight", "bias"})
+    if (isTrue(description, "embedding_norm") && (hasBias || part == "weight"))
+      vector(("embed_norm." + part).str(), (body + "layers.0.pre_norm." + part).str());
+}
+
 /// All experts are one tensor, not transposed; columns of gates and of what they open take turns.
 void WeightNames::expertsOfGptOss() {
   ofLayer("moe.router", "mlp.router.weight", {.transposed = true});
@@ -254,6 +267,7 @@ Value WeightNames::run() {
             onePart                 ? "norm.weight"
             : isXlstm               ? "norm_ffn.weight"
             : isGriffin()           ? "channel_pre_norm.weight"
+            : isRwkv()              ? "ffn_norm.weight"
             : isFla                 ? "mlp_norm.weight"
             : isLfm()               ? "ffn_norm.weight"
             : namesFeedForward      ? "pre_ff_layernorm.weight"
@@ -275,6 +289,8 @@ Value WeightNames::run() {
     place = sideBySide.starts_with("(") ? "mixer" + std::to_string(sideBySide.find(mixer.name)) + "." : "";
     if (kind == "attention")
       attention(mixer.value);
+    else if (isRwkv())
+      rwkv(mixer.value);
     else if (isFla)
       linearOfFla(mixer.value);
     else if (kind == "mla")
@@ -299,6 +315,11 @@ Value WeightNames::run() {
     } else if (onePart) {
       ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
+    } else if (isRwkv()) {
+      tokenShift("ffn");
+      ofLayer("ffn.mu", "ffn.x_k", {});
+      ofLayer("ffn.w1", "ffn.key.weight", {.transposed = true});
+      ofLayer("ffn.w2", "ffn.value.weight", {.transposed = true});
     } else if (isXlstm) {
       feedForwardOfXlstm(number(ffn.value, "hidden"));
     } else if (isLfm()) {
@@ -328,6 +349,8 @@ Value WeightNames::run() {
                                                         : "norm.weight"))
           .str(),
       {.plus = normPlus});
+  if (isRwkv())
+    normsOfRwkv();
   // Constants that some versions keep beside the weights, and a copy of a head that is the embedding.
   std::vector<Value> unread = {stringValue("*.rotary_emb.inv_freq")};
   if (family == "glm4_moe" || family == "deepseek_v3" || family == "kimi_k2" ||

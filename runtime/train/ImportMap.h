@@ -25,7 +25,7 @@ struct ImportedTensor {
   std::optional<Columns> columns;
   bool transposed = false; // the first dimension of what is left becomes the last
   float times = 1, plus = 0; // ours are theirs times + plus
-  std::vector<float> values; // instead of a tensor: what ours holds
+  std::vector<float> values; // instead of a tensor: what every row of ours holds, its last dimension
   bool stacked = false; // the first dimension counts experts; what is said of rows and dimensions is said of one
 
   bool ofExperts() const; // each has a tensor of its own, or a part of one

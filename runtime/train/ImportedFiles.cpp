@@ -236,8 +236,8 @@ Status ImportedFiles::checkEqual(const std::string &one, const std::string &othe
 Status ImportedFiles::check(const LogicalTensor &tensor) const {
   BRAID_ASSIGN(Recipe recipe, recipeOf(tensor));
   if (const std::vector<float> &values = recipe.tensor->values; !values.empty()) {
-    bool isOne = tensor.shape.size() == 1 && tensor.shape[0] == static_cast<int64_t>(values.size());
-    if (!isOne || !converts(DType::f32, tensor.dtype))
+    bool isRow = !tensor.shape.empty() && tensor.shape.back() == static_cast<int64_t>(values.size());
+    if (!isRow || !converts(DType::f32, tensor.dtype))
       return Status::error(ErrorCode::corruptFile, "{}: its 'import' has {} of '{}', which is {} {} in the program",
                            program.path(), counted(values.size(), "value"), tensor.name, toString(tensor.dtype),
                            formatShape(tensor.shape));

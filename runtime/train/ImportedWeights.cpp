@@ -23,9 +23,10 @@ public:
   Status read(const LogicalTensor &tensor, std::span<std::byte> out) override {
     BRAID_ASSIGN(ImportedFiles::Recipe recipe, files->recipeOf(tensor));
     if (const std::vector<float> &values = recipe.tensor->values; !values.empty()) {
-      auto mine =
-          std::span(values).subspan(static_cast<size_t>(tensor.offset[0]), static_cast<size_t>(tensor.localShape[0]));
-      convert(DType::f32, std::as_bytes(mine), tensor.dtype, out.data());
+      auto mine = std::span(values).subspan(static_cast<size_t>(tensor.offset.back()),
+                                            static_cast<size_t>(tensor.localShape.back()));
+      for (size_t at = 0, row = mine.size() * sizeOf(tensor.dtype); row && at < out.size(); at += row)
+        convert(DType::f32, std::as_bytes(mine), tensor.dtype, out.data() + at);
       return Status::success();
     }
     if (!recipe.tensor->ofExperts())

@@ -10,16 +10,22 @@ import fla.layers.gated_deltanet
 import fla.layers.gla
 import fla.layers.kda
 import fla.layers.multiscale_retention
+import fla.layers.rwkv7
 import fla.models  # noqa: F401  names its models to transformers
+import fla.models.rwkv7.modeling_rwkv7
 import fla.modules.mlp
-from fla.modules import FusedRMSNormGated, RMSNorm, RotaryEmbedding, ShortConvolution
+from fla.modules import FusedRMSNormGated, GroupNorm, LayerNorm, RMSNorm, RotaryEmbedding, ShortConvolution
 from fla.modules.activations import ACT2FN
 from fla.ops.delta_rule.naive import delta_rule_recurrence
 from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
+from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
 from fla.ops.gla.naive import naive_recurrent_gla
 from fla.ops.kda.gate import naive_kda_gate, naive_kda_lowerbound_gate
 from fla.ops.kda.naive import naive_recurrent_kda
 from fla.ops.retention.naive import naive_retention
+from fla.ops.rwkv7.fused_addcmul import torch_addcmul_rwkv7
+from fla.ops.rwkv7.fused_k_update import k_update_ref
+from fla.ops.rwkv7.gate_output_correction import gate_output_correction_ref
 
 
 def rms(x, weight, eps):
@@ -29,6 +35,16 @@ def rms(x, weight, eps):
 def norm(self, x, residual=None, prenorm=False, residual_in_fp32=False):
     x = x if residual is None else x + residual
     return (rms(x, self.weight, self.eps), x) if prenorm else rms(x, self.weight, self.eps)
+
+
+def layer_norm(self, x, residual=None, prenorm=False, residual_in_fp32=False):
+    x = x if residual is None else x + residual
+    y = F.layer_norm(x, (x.shape[-1],), self.weight, self.bias, self.eps)
+    return (y, x) if prenorm else y
+
+
+def group_norm(self, x):
+    return F.group_norm(x.flatten(0, 1), self.num_groups, self.weight, self.bias, self.eps).view(x.shape)
 
 
 def gated_norm(self, x, g, *rest, **more):
@@ -92,19 +108,38 @@ def kda(q, k, v, g, beta, A_log, dt_bias, allow_neg_eigval, lower_bound, **more)
     return naive_recurrent_kda(unit(q), unit(k), v, g, strengths(beta, allow_neg_eigval))
 
 
+def token_shift(x, cu_seqlens=None, output_cache=False, cache=None):
+    return F.pad(x, (0, 0, 1, -1)) - x, None
+
+
+def rwkv7(r, w, k, v, a, scale, b=None, kk=None, **more):
+    assert scale == 1.0
+    a, b = (a, b) if kk is None else (-kk, kk * a)
+    return dplr_recurrence(*(x.transpose(1, 2) for x in (r * r.shape[-1] ** 0.5, k, v, a, b, w)))[0].transpose(1, 2), None
+
+
 RMSNorm.forward = norm
+LayerNorm.forward = layer_norm
+GroupNorm.forward = group_norm
 FusedRMSNormGated.forward = gated_norm
 ShortConvolution.forward = convolution
 RotaryEmbedding.forward = rotate
 ACT2FN["swish"] = ACT2FN["silu"] = F.silu
+ACT2FN["sqrelu"] = lambda x: F.relu(x).square()
 fla.modules.mlp.swiglu = lambda gate, x: F.silu(gate) * x
 fla.modules.mlp.swiglu_linear = lambda gate, x, weight, bias: F.linear(F.silu(gate) * x, weight, bias)
 fla.layers.attn.flash_attn_func = attention
 fla.layers.gated_deltanet.GatedDeltaNet._use_fused_qkv_conv = lambda self, **more: False
+fla.models.rwkv7.modeling_rwkv7.token_shift = fla.layers.rwkv7.token_shift = token_shift
+fla.layers.rwkv7.fused_addcmul_rwkv7 = torch_addcmul_rwkv7
+fla.layers.rwkv7.fused_k_rwkv7 = k_update_ref
+fla.layers.rwkv7.gate_output_correction = gate_output_correction_ref
+fla.layers.rwkv7.l2_norm = unit
 for layer, names, made in ((fla.layers.gla, ("chunk_gla", "fused_recurrent_gla"), gla),
                            (fla.layers.multiscale_retention, ("chunk_retention", "fused_recurrent_retention"), retention),
                            (fla.layers.delta_net, ("chunk_delta_rule", "fused_recurrent_delta_rule"), delta),
                            (fla.layers.gated_deltanet, ("chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"), gated_delta),
+                           (fla.layers.rwkv7, ("chunk_rwkv7", "fused_mul_recurrent_rwkv7"), rwkv7),
                            (fla.layers.kda, ("chunk_kda", "fused_recurrent_kda"), kda)):
     for name in names:
         assert hasattr(layer, name), f"{layer.__name__} has no {name}"

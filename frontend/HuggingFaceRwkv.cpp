@@ -1,0 +1,129 @@
+//===- HuggingFaceRwkv.cpp - configs of RWKV-7, as flash-linear-attention has them --------------------------------===//
+#include "frontend/HuggingFaceTranslation.h"
+#include <cmath>
+
+using namespace braid;
+using namespace braid::json;
+using llvm::StringRef;
+
+/// Features of a head, and how many there are: num_heads says it where head_dim is null, and nothing else.
+std::pair<Value, Value> Translation::headsOfRwkv() {
+  const Value usual = numberValue(family.headDim), *given = take("head_dim"), *number = takeOptional("num_heads");
+  Value all = named(hidden, "hidden_size", hidden.line), width, heads;
+  if (!given || given->kind != Kind::null) {
+    width = named(given ? *given : usual, "head_dim");
+    heads = shareOfHead(std::move(all), width, "head_dim");
+  } else if (number) {
+    heads = named(*number, "num_heads");
+    width = shareOfHead(std::move(all), heads, "num_heads");
+  } else {
+    errors.report("head_dim", "is null, and so is num_heads; valid: an integer above 0 in one of them");
+    width = heads = named(numberValue(int64_t(1)), "head_dim");
+  }
+  compare({"head_dim"}, width, usual, /*null=*/&width);
+  return {std::move(width), std::move(heads)};
+}
+
+/// Values of all heads: those of hidden_size features, a number for all layers, or a list of equal ones.
+Value Translation::valuesOfRwkv(const Value &layers, const Value &heads) {
+  const Value *given = takeOptional("value_dim");
+  Value all = named(given ? *given : hidden, given ? "value_dim" : "hidden_size", hidden.line);
+  if (all.kind == Kind::array) {
+    if (integerIn(layers, 1024) && all.items.size() != static_cast<size_t>(layers.integer))
+      errors.report("value_dim", llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", all.items.size(),
+                                               layers.integer)
+                                     .str());
+    for (auto [i, each] : llvm::enumerate(all.items))
+      if (!isEqual(each, all.items[0]))
+        errors.report(llvm::formatv("value_dim[{0}]", i).str(),
+                      describe(each) + " is not that of the first layer, " + describe(all.items[0]) +
+                          ", with whose values this one mixes its own; valid: equal ones");
+    all = named(all.items.empty() ? hidden : all.items[0], "value_dim", all.line);
+  }
+  if (!integerIn(all, INT32_MAX) || !integerIn(heads, INT32_MAX))
+    return all;
+  if (all.integer % heads.integer)
+    errors.report("value_dim", llvm::formatv("{0} of {1} heads is no whole number; valid: a multiple of hidden_size",
+                                             all.integer, heads.integer)
+                                   .str());
+  return named(numberValue(std::max<int64_t>(1, all.integer / heads.integer)), all.origin + " of a head", all.line);
+}
+
+/// A rank. Null: `factor` sqrt(hidden_size), a multiple of 32.
+Value Translation::rankOfRwkv(StringRef key, int64_t usual, double factor) {
+  constexpr double step = 32;
+  const Value *given = take(key);
+  if (!given || given->kind != Kind::null || !integerIn(hidden, INT32_MAX))
+    return named(given ? *given : numberValue(usual), key);
+  double steps = std::nearbyint(factor * std::sqrt(static_cast<double>(hidden.integer)) / step); // half to even
+  return named(numberValue(static_cast<int64_t>(step * std::max(1.0, steps))), key);
+}
+
+/// F: the first layer, with whose values the others (L) mix their own.
+void Translation::layersOfRwkv(const Value &layers, Value &mixers, std::string &pattern) {
+  auto [width, heads] = headsOfRwkv();
+  Value values = valuesOfRwkv(layers, heads), eps = get("norm_eps", numberValue(family.eps));
+  double wide = integerIn(width, INT32_MAX) ? static_cast<double>(width.integer) / 64 : 1.0;
+  if (eps.isNumber() && integerIn(width, INT32_MAX))
+    eps = named(numberValue(eps.number * static_cast<double>(width.integer)), "norm_eps * head_dim", eps.line);
+  // Which kernel divides says what is added to a length.
+  Value l2Eps = named(numberValue(flag("fuse_norm", true) ? 1e-6 : 1e-24), "fuse_norm");
+  std::vector<Field> fields = {{"kind", stringValue("rwkv7")},
+                               {"heads", std::move(heads)},
+                               {"head_dim", std::move(width)},
+                               {"value_dim", std::move(values)},
+                               {"gate_rank", rankOfRwkv("decay_low_rank_dim", 64, 2.5 * wide)},
+                               {"rate_rank", rankOfRwkv("a_low_rank_dim", 64, 2.5 * wide)},
+                               {"output_gate_rank", rankOfRwkv("gate_low_rank_dim", 128, 5)},
+                               {"l2_eps", std::move(l2Eps)},
+                               {"norm_eps", std::move(eps)}};
+  std::vector<Field> first = fields;
+  first.push_back({"value_mix", boolValue(false)});
+  fields.push_back({"value_rank", rankOfRwkv("v_low_rank_dim", 16, 1.7 * wide)});
+  pattern = "F" + std::string(integerIn(layers, 1024) ? static_cast<size_t>(layers.integer) - 1 : 1, 'L');
+  mixers = object(usedBy(pattern, {{"F", object(std::move(first))}, {"L", object(std::move(fields))}}));
+}
+
+/// So many times the width, up to a multiple of 32; it sees the token before.
+Value Translation::feedForwardOfRwkv(std::string &pattern) {
+  constexpr int64_t step = 32;
+  static constexpr std::pair<StringRef, StringRef> activations[] = {
+      {"sqrelu", "relu2"}, {"relu", "relu"}, {"silu", "silu"}, {"swish", "silu"}, {"gelu", "gelu_tanh"}};
+  const Value *given = takeOptional("intermediate_size"), *ratio = takeOptional("hidden_ratio");
+  Value width = given ? named(*given, "intermediate_size") : Value();
+  if (!given) {
+    double factor = ratio && ratio->isNumber() ? ratio->number : 4.0;
+    if (ratio && !(ratio->isNumber() && factor > 0 && factor <= 1024))
+      errors.report("hidden_ratio", describe(*ratio) + " is not a number above 0 to 1024");
+    int64_t features = 1;
+    if (integerIn(hidden, INT32_MAX) && factor > 0 && factor <= 1024)
+      features = static_cast<int64_t>(static_cast<double>(hidden.integer) * factor);
+    if (features < 1)
+      errors.report("hidden_ratio",
+                    describe(*ratio) +
+                        llvm::formatv(" of hidden_size {0} leaves no features; valid: more", hidden.integer).str());
+    width = named(numberValue(std::max<int64_t>(step, (features + step - 1) / step * step)),
+                  "hidden_size * hidden_ratio", hidden.line);
+  }
+  Value act = get("hidden_act", stringValue("sqrelu"));
+  const auto *found = llvm::find_if(activations, [&](auto &each) { return isEqual(act, stringValue(each.first)); });
+  if (found == std::end(activations))
+    errors.report("hidden_act", describe(act) + " of " + configOf(family.name) +
+                                    " is not computed; valid: \"sqrelu\", \"relu\", \"silu\", \"swish\", \"gelu\"");
+  else
+    act = stringValue(found->second);
+  pattern = "D";
+  return object({{"D", object({{"kind", stringValue("dense")},
+                               {"hidden", std::move(width)},
+                               {"activation", std::move(act)},
+                               {"token_shift", boolValue(true)}})}});
+}
+
+void Translation::fixedKeysOfRwkv() {
+  for (StringRef key : {"attn_mode", "fuse_cross_entropy", "fuse_linear_cross_entropy"}) // how it is computed
+    (void)take(key);
+  only("attn", Value()); // which the library has no such model with
+  // A penalty that is added to gradients of a training, not to its loss.
+  if (const Value *penalty = take("use_l2warp"); penalty && penalty->kind != Kind::boolean)
+    errors.report("use_l2warp", describe(*penalty) + " is not true or false");
+}
