@@ -160,7 +160,7 @@ Step LayerWalk::call(const Layer &layer, Step in, ValueRange weights) {
       operands.push_back(entry.zeros(s.type));
   auto own = weights.begin();
   for (const WeightDecl &w : layer.weights)
-    operands.push_back(w.shared ? flow.shared.lookup(w.name) : *own++);
+    operands.push_back(w.ofLayer() ? *own++ : flow.shared.lookup(w.name));
   func::FuncOp callee = layer.function;
   auto results = func::CallOp::create(entry.builder, entry.loc(callee.getName()), callee, operands).getResults();
 
@@ -278,6 +278,24 @@ static Value joinCounts(EntryBuilder &entry, StringRef name, ArrayRef<Value> cou
   return ReshapeOp::create(builder, loc, entry.integers({rounds * sum, experts}), joined);
 }
 
+/// Weights of a group's layers, stacked: those that they have by themselves, from `own` on, and what is computed of the
+/// model's.
+static SmallVector<Value> weightsOf(EntryBuilder &entry, const LayerGroup &group, ArrayRef<Layer> layers,
+                                    ValueRange::iterator &own, const LayerFlow &flow) {
+  SmallVector<Value> all;
+  for (auto [run, layer] : llvm::zip_equal(group.runs, layers))
+    for (const WeightDecl &w : layer.weights) {
+      if (w.derived) {
+        Value each = w.derived(entry, flow.shared.lookup(w.name), run.layers);
+        auto type = cast<RankedTensorType>(each.getType()).clone(stackedShape(group, run, w.derivedShape));
+        all.push_back(ReshapeOp::create(entry.builder, entry.loc(w.name), type, each));
+      } else if (!w.shared) {
+        all.push_back(*own++);
+      }
+    }
+  return all;
+}
+
 void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan, const LayerTable &layers,
                        ValueRange weights, LayerFlow &flow) {
   bool cached = !flow.states.empty();
@@ -291,20 +309,20 @@ void braid::emitLayers(EntryBuilder &entry, const std::vector<LayerGroup> &plan,
   if (flow.drawKeys)
     step.carried.push_back(flow.drawKeys);
   SmallVector<Value> newStates;
-  size_t state = 0, weight = 0;
+  size_t state = 0;
+  auto own = weights.begin();
   for (auto [group, groupLayers] : llvm::zip_equal(plan, layers)) {
-    size_t numStates = 0, numWeights = 0;
+    size_t numStates = 0;
     SmallVector<int64_t> perRound;
     for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers)) {
       numStates += cached ? layer.states.size() : 0;
-      numWeights += layer.ownWeights();
       if (layer.numExperts)
         perRound.push_back(run.count);
     }
     step.states.assign(flow.states.begin() + state, flow.states.begin() + state + numStates);
-    step = walk.group(group, groupLayers, {step.carried, step.states, {}, {}}, weights.slice(weight, numWeights));
+    SmallVector<Value> groupWeights = weightsOf(entry, group, groupLayers, own, flow);
+    step = walk.group(group, groupLayers, {step.carried, step.states, {}, {}}, groupWeights);
     state += numStates;
-    weight += numWeights;
     llvm::append_range(newStates, step.states);
     if (perRound.empty())
       continue;

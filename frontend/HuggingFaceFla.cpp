@@ -62,6 +62,24 @@ Value Translation::headsOr(StringRef key, const Value &otherwise) {
   return named(given ? *given : otherwise, key);
 }
 
+/// Features of a head by that key, and how many heads there are: num_heads says it where the key is null, and nothing else.
+std::pair<Value, Value> Translation::headsByWidth(StringRef key) {
+  const Value usual = numberValue(family.headDim), *given = take(key), *number = takeOptional("num_heads");
+  Value all = named(hidden, "hidden_size", hidden.line), width, heads;
+  if (!given || given->kind != Kind::null) {
+    width = named(given ? *given : usual, key);
+    heads = shareOfHead(std::move(all), width, key);
+  } else if (number) {
+    heads = named(*number, "num_heads");
+    width = shareOfHead(std::move(all), heads, "num_heads");
+  } else {
+    errors.report(key, "is null, and so is num_heads; valid: an integer above 0 in one of them");
+    width = heads = named(numberValue(int64_t(1)), key);
+  }
+  compare({key.str()}, width, usual, /*null=*/&width);
+  return {std::move(width), std::move(heads)};
+}
+
 /// What retnet and gla share: keys for several heads, a norm with a gate.
 std::vector<Field> Translation::gatedOfFla(double expandK, double expandV) {
   std::vector<Field> fields = {{"kind", stringValue(family.name)}};
@@ -124,6 +142,17 @@ Value Translation::linearOfFla() {
     only("qk_norm", stringValue("l2"));
     only("qk_activation", stringValue("silu"));
     deltaOfFla(fields);
+  } else if (family.name == "hgrn2") {
+    auto [width, heads] = headsByWidth("expand_ratio");
+    add("kind", stringValue(family.name));
+    add("heads", std::move(heads));
+    add("head_dim", std::move(width));
+    add("lower_bounds", flag("use_lower_bound", true) ? stringValue("learned") : Value());
+    only("elementwise_affine", boolValue(true));
+    only("use_short_conv", boolValue(false));
+    (void)take("conv_size");
+    add("norm_eps", named(numberValue(1e-5), "norm_eps, which " + family.name.str() + " does not read there"));
+    return object(std::move(fields));
   } else { // gated_deltanet, kda
     bool isKda = family.name == "kda";
     Value keyHeads = get("num_heads", numberValue(family.heads)), heads = headsOr("num_v_heads", keyHeads),

@@ -257,6 +257,13 @@ void WeightNames::linearOfFla(const Value &mixer) {
   bool isKda = kind == "kda", isGated = kind == "gated_deltanet", isDelta = isKda || isGated || kind == "deltanet";
   const Value *gate = mixer.find("output_gate"), *conv = mixer.find("conv");
   bool hasGate = !gate || gate->kind != Kind::null;
+  if (kind == "hgrn2") {
+    for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "q"}, {"k", "f"}, {"v", "i"}, {"o", "o"}})
+      projection(name, (theirs + "_proj").str());
+    if (mixer.find("lower_bounds")->kind != Kind::null)
+      matrix("lsm.lower_bounds", (body + "lower_bounds").str());
+    return of("lsm.norm.weight", "g_norm.weight");
+  }
   for (StringRef name : {"q", "k", "v", "o"})
     projection(name, (name + "_proj").str());
   for (StringRef name : {"q", "k", "v"})

@@ -6,24 +6,6 @@ using namespace braid;
 using namespace braid::json;
 using llvm::StringRef;
 
-/// Features of a head, and how many there are: num_heads says it where head_dim is null, and nothing else.
-std::pair<Value, Value> Translation::headsOfRwkv() {
-  const Value usual = numberValue(family.headDim), *given = take("head_dim"), *number = takeOptional("num_heads");
-  Value all = named(hidden, "hidden_size", hidden.line), width, heads;
-  if (!given || given->kind != Kind::null) {
-    width = named(given ? *given : usual, "head_dim");
-    heads = shareOfHead(std::move(all), width, "head_dim");
-  } else if (number) {
-    heads = named(*number, "num_heads");
-    width = shareOfHead(std::move(all), heads, "num_heads");
-  } else {
-    errors.report("head_dim", "is null, and so is num_heads; valid: an integer above 0 in one of them");
-    width = heads = named(numberValue(int64_t(1)), "head_dim");
-  }
-  compare({"head_dim"}, width, usual, /*null=*/&width);
-  return {std::move(width), std::move(heads)};
-}
-
 /// Values of all heads: those of hidden_size features, a number for all layers, or a list of equal ones.
 Value Translation::valuesOfRwkv(const Value &layers, const Value &heads) {
   const Value *given = takeOptional("value_dim");
@@ -61,7 +43,7 @@ Value Translation::rankOfRwkv(StringRef key, int64_t usual, double factor) {
 
 /// F: the first layer, with whose values the others (L) mix their own.
 void Translation::layersOfRwkv(const Value &layers, Value &mixers, std::string &pattern) {
-  auto [width, heads] = headsOfRwkv();
+  auto [width, heads] = headsByWidth("head_dim");
   Value values = valuesOfRwkv(layers, heads), eps = get("norm_eps", numberValue(family.eps));
   double wide = integerIn(width, INT32_MAX) ? static_cast<double>(width.integer) / 64 : 1.0;
   if (eps.isNumber() && integerIn(width, INT32_MAX))

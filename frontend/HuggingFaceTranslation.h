@@ -231,7 +231,7 @@ private:
   void layersOfFla(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardOfFla(std::string &pattern);
   bool isRwkv() const { return family.name == "rwkv7"; }
-  std::pair<Value, Value> headsOfRwkv();
+  std::pair<Value, Value> headsByWidth(llvm::StringRef key);
   Value valuesOfRwkv(const Value &layers, const Value &heads);
   Value rankOfRwkv(llvm::StringRef key, int64_t usual, double factor);
   void layersOfRwkv(const Value &layers, Value &mixers, std::string &pattern);

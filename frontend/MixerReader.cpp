@@ -217,6 +217,8 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.integer("gate_rank", spec.gateRank, isKda ? 0 : 1, maxWidth);
   if (isKda)
     r.number("lower_bound", spec.lowerBound, -1e6, 0.0);
+  if (traits.has("lower_bounds"))
+    r.choice("lower_bounds", spec.lowerBounds, {"layers", "learned"});
   if (traits.kind == LsmKind::rwkv7)
     readRwkv7(r, spec);
   else if (traits.has("output_gate_rank"))

@@ -43,7 +43,7 @@ private:
   /// The layers with which stages begin, and whether all of them have words of the head.
   std::pair<std::vector<int64_t>, bool> shareOutStages();
   void collectParameters(Stage &stage);
-  /// Weights of the blocks that layers of the stage share.
+  /// Weights that layers of the stage share, those of blocks first.
   void collectShared(Stage &stage, const LayerTable &layers) const;
   static ModelTensor withDecl(ModelTensor tensor, const WeightDecl &w);
   std::vector<double> layerCosts();
@@ -195,12 +195,16 @@ ModelTensor ModelBuilder::withDecl(ModelTensor tensor, const WeightDecl &w) {
 
 void ModelBuilder::collectShared(Stage &stage, const LayerTable &layers) const {
   llvm::StringSet<> known;
-  for (const auto &[letter, inject] : spec.injects) // stages have theirs in one order, whatever their layers
+  auto collect = [&](StringRef prefix) {
     for (auto [group, groupLayers] : llvm::zip_equal(stage.plan, layers))
       for (auto [run, layer] : llvm::zip_equal(group.runs, groupLayers))
         for (const WeightDecl &w : layer.weights)
-          if (w.shared && run.inject == letter && known.insert(w.name).second)
+          if (w.shared && StringRef(w.name).starts_with(prefix) && known.insert(w.name).second)
             stage.tensors.push_back(withDecl({w.name, w.shape, w.element, {}, {}, {}}, w));
+  };
+  for (const auto &[letter, inject] : spec.injects) // stages have theirs in one order, whatever their layers
+    collect(std::string("injects.") + letter + ".");
+  collect("");
 }
 
 void ModelBuilder::collectParameters(Stage &stage) {

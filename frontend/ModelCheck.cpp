@@ -570,6 +570,21 @@ llvm::LogicalResult Checker::run() {
                      own, firstValues.second, StringRef(&firstValues.first, 1))
                  .str());
   }
+  std::pair<char, const LsmSpec *> bounded{0, nullptr};
+  for (auto &[letter, m] : spec.mixers) {
+    const auto *lsm = std::get_if<LsmSpec>(&m);
+    if (!lsm || lsm->kind != LsmKind::hgrn2 || lsm->lowerBounds != "learned")
+      continue;
+    if (!bounded.second)
+      bounded = {letter, lsm};
+    else if (lsm->heads != bounded.second->heads || lsm->headDim != bounded.second->headDim)
+      report(std::string("mixers.") + letter + ".lower_bounds",
+             formatv("learned of {0} heads of {1} features, not {2} of {3} as in mixers.{4}, but layers share one table "
+                     "of bounds; valid: as many",
+                     lsm->heads, lsm->headDim, bounded.second->heads, bounded.second->headDim,
+                     StringRef(&bounded.first, 1))
+                 .str());
+  }
   std::pair<char, const MoeSpec *> first{0, nullptr};
   for (auto &[letter, f] : spec.ffns) {
     auto *moe = std::get_if<MoeSpec>(&f);

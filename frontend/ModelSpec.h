@@ -180,6 +180,7 @@ struct LsmSpec {
   bool valueMix = true; ///< rwkv7: else v is the layer's own, and what layers behind it mix with
   double l2Eps = 1e-24; ///< rwkv7: added to the squared length of what is divided by it
   double lowerBound = 0.0; ///< kda: log_decay = lower_bound sigmoid(..); 0: no bound, softplus
+  std::optional<std::string> lowerBounds = "layers"; ///< hgrn2: of decays: layers, learned; none: 0
   int64_t mixRank = 32; ///< rank of what decides how much of the token before a projection sees
   double gateSoftcap = 15.0; ///< mlstm: c of the gates' c tanh(y / c)
   double gateDivisor = 16.0; ///< log_decay = logsigmoid(f) / gate_divisor

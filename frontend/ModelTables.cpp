@@ -97,7 +97,7 @@ static std::vector<LsmTraits> makeInstances() {
     spec.scale = 1.0;
   }
   add(gla, "gla", {"conv", "rope", "kv_heads", "gate_rank", "gate_divisor"}, 2).outputGate = "silu";
-  add(hgrn2, "hgrn2", {"conv", "rope"});
+  add(hgrn2, "hgrn2", {"conv", "rope", "lower_bounds"});
   add(gateloop, "gateloop", {"conv", "rope"}).scale = 1.0;
   {
     LsmSpec &spec = add(rwkv6, "rwkv6", {"gate_rank", "mix_rank"});

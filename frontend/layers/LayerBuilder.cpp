@@ -100,6 +100,16 @@ Value LayerBuilder::weight(StringRef name, ArrayRef<Dim> shape, Init init, bool 
   return block->addArgument(wide(sizesOf(shape)), loc(weightName(name)));
 }
 
+Value LayerBuilder::derivedWeight(StringRef name, ArrayRef<Dim> shape, Init init, Shape ofLayer, DerivedFn derived) {
+  WeightDecl decl{name.str(), sizesOf(shape), namesOf(shape), types.wide, std::move(init)};
+  decl.decay = false;
+  decl.shared = true;
+  decl.derived = std::move(derived);
+  decl.derivedShape = ofLayer;
+  weights.push_back(std::move(decl));
+  return block->addArgument(wide(ofLayer), loc(name));
+}
+
 /// Glorot and Bengio 2010; DeepNorm: Wang et al. 2022; `base_width`: Yang et al. 2022, in the form in which standard
 /// deviations and learning rates of a base model are scaled by its width (with `scaled` and `xavier_*` the former
 /// already are).

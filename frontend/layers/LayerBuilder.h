@@ -39,6 +39,9 @@ std::vector<std::string> namesOf(llvm::ArrayRef<Dim> dims);
 /// All of these as one dimension; the first one names it.
 Dim flattened(llvm::ArrayRef<Dim> dims);
 
+/// What is computed of a weight of the model for so many layers, [layers, ..].
+using DerivedFn = std::function<mlir::Value(FunctionBuilder &b, mlir::Value whole, llvm::ArrayRef<int32_t> layers)>;
+
 struct WeightDecl {
   std::string name; ///< "lsm.wq"
   Shape shape;
@@ -49,6 +52,11 @@ struct WeightDecl {
   double rateScale = 1.0; ///< learning rate relative to the step's
   double correctionRate = 0.0; ///< of what updates change by the load of the layer's experts (braid.moe.correct)
   bool shared = false; ///< the model's, by this name: other layers read it, too
+  DerivedFn derived = {}; ///< not the model's weight itself, but what this makes of it
+  Shape derivedShape = {}; ///< of one layer
+
+  /// Whether layers in a repeat have one each.
+  bool ofLayer() const { return !shared || derived; }
 };
 
 struct StateDecl {
@@ -72,10 +80,8 @@ struct Layer {
   int64_t numExperts = 0; ///< returns expert counts [num_experts] when not 0
   bool drops = false; ///< returns expert_dropped [num_experts] as well
 
-  /// How many weights are of the layer alone.
-  size_t ownWeights() const {
-    return llvm::count_if(weights, [](const WeightDecl &w) { return !w.shared; });
-  }
+  /// How many weights layers in a repeat have one each of.
+  size_t ownWeights() const { return llvm::count_if(weights, std::mem_fn(&WeightDecl::ofLayer)); }
 };
 
 /// The shape and kind of an entry point, as a layer sees it.
@@ -108,6 +114,9 @@ public:
   /// A vector, a table, a convolution: read by kernels, so wide.
   mlir::Value weight(llvm::StringRef name, llvm::ArrayRef<Dim> shape, Init init, bool decay = false,
                      bool trained = true, double correctionRate = 0.0);
+  /// What is computed, with such a shape for every layer, of a weight of the model, which other layers name, too.
+  mlir::Value derivedWeight(llvm::StringRef name, llvm::ArrayRef<Dim> shape, Init init, Shape ofLayer,
+                            DerivedFn derived);
   /// A matrix [in, out] of what stands there, initialised by its role; with `experts` one for each: [experts, in, out].
   /// Matrix products read it: of the model's element type, but for the router.
   mlir::Value matrix(llvm::StringRef name, const Dim &in, const Dim &out, MatrixRole role = MatrixRole::query,

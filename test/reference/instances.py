@@ -12,6 +12,7 @@ import inner
 import rows
 from common import PADDING
 from scan import ORDER, complex_scan, scan, state_space
+from tape import Value
 
 # Keys that a model file may leave out.
 DEFAULTS = {
@@ -43,7 +44,7 @@ DEFAULTS = {
         "scale": 1.0,
         "slopes": "minimax",
     },
-    "hgrn2": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None},
+    "hgrn2": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "lower_bounds": "layers"},
     "rwkv6": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0, "norm_eps": 64e-5},
     "gateloop": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
     "dfw": {"conv": None, "output_gate": None, "value_factor": 1, "rope": None, "scale": 1.0},
@@ -336,10 +337,24 @@ class Mixer:
 
     rebased = based
 
+    def least(self):
+        """Of decays: none, a number of every layer, or of each feature the sum of the softmax over layers from the second to this one."""
+        s, tape, w = self.spec, self.tape, self.w
+        if s["lower_bounds"] is None:
+            return Value(np.zeros(s["heads"]))
+        if s["lower_bounds"] == "layers":
+            return w["lsm.lower_bound"]
+        shares = tape.call(rows.softmax, s["model_weights"]["lsm.lower_bounds"])
+
+        def summed(shares):
+            return shares[..., 1 : s["layer"] + 1].sum(-1), lambda dy: (dy[..., None] * (np.arange(shares.shape[-1]) <= s["layer"]) * (np.arange(shares.shape[-1]) > 0),)
+
+        return tape.call(summed, shares)
+
     def hgrn2(self):
         s, tape, w = self.spec, self.tape, self.w
         q, v = self.project("lsm.wq", (s["heads"], s["head_dim"])), self.project("lsm.wv", (s["heads"], s["value_dim"]))
-        f, least = self.project("lsm.wk", (s["heads"], s["head_dim"])), w["lsm.lower_bound"]
+        f, least = self.project("lsm.wk", (s["heads"], s["head_dim"])), self.least()
         share = self.activated(self.scaled(f, -1.0), "sigmoid")
         k = self.sums(share, self.scaled(tape.call(rows.weighted, share, least), -1.0))
         g = tape.call(rows.bounded_gate, f, least)

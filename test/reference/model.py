@@ -170,6 +170,7 @@ class Model:
         ffn = d.get("ffns", {}).get(feeding)  # None: no such part
         told = {"model_eps": d.get("norm", {}).get("eps", 1e-6), "layer": i, "num_layers": d["num_layers"]}
         told["shared"] = self.shared  # what mixers hand on to later ones
+        told["model_weights"] = self.values
         extra = [None, None]
 
         def mix(place, spec):

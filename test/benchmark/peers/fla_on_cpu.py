@@ -8,6 +8,7 @@ import fla.layers.attn
 import fla.layers.delta_net
 import fla.layers.gated_deltanet
 import fla.layers.gla
+import fla.layers.hgrn2
 import fla.layers.kda
 import fla.layers.multiscale_retention
 import fla.layers.rwkv7
@@ -124,18 +125,20 @@ GroupNorm.forward = group_norm
 FusedRMSNormGated.forward = gated_norm
 ShortConvolution.forward = convolution
 RotaryEmbedding.forward = rotate
-ACT2FN["swish"] = ACT2FN["silu"] = F.silu
+ACT2FN["swish"] = ACT2FN["silu"] = fla.layers.hgrn2.swish = F.silu
 ACT2FN["sqrelu"] = lambda x: F.relu(x).square()
 fla.modules.mlp.swiglu = lambda gate, x: F.silu(gate) * x
 fla.modules.mlp.swiglu_linear = lambda gate, x, weight, bias: F.linear(F.silu(gate) * x, weight, bias)
 fla.layers.attn.flash_attn_func = attention
 fla.layers.gated_deltanet.GatedDeltaNet._use_fused_qkv_conv = lambda self, **more: False
+fla.layers.hgrn2.rms_norm_linear = lambda x, weight, bias, out, out_bias: F.linear(rms(x, weight, 1e-5), out, out_bias)  # 1e-5: its own
 fla.models.rwkv7.modeling_rwkv7.token_shift = fla.layers.rwkv7.token_shift = token_shift
 fla.layers.rwkv7.fused_addcmul_rwkv7 = torch_addcmul_rwkv7
 fla.layers.rwkv7.fused_k_rwkv7 = k_update_ref
 fla.layers.rwkv7.gate_output_correction = gate_output_correction_ref
 fla.layers.rwkv7.l2_norm = unit
 for layer, names, made in ((fla.layers.gla, ("chunk_gla", "fused_recurrent_gla"), gla),
+                           (fla.layers.hgrn2, ("chunk_gla", "fused_recurrent_gla"), gla),
                            (fla.layers.multiscale_retention, ("chunk_retention", "fused_recurrent_retention"), retention),
                            (fla.layers.delta_net, ("chunk_delta_rule", "fused_recurrent_delta_rule"), delta),
                            (fla.layers.gated_deltanet, ("chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"), gated_delta),

@@ -243,6 +243,9 @@ FLA = {
     "delta_net": [{"num_heads": 4}, {"num_heads": 2, "use_gate": True, "allow_neg_eigval": True, "expand_k": 0.5, "expand_v": 1.5, "attn": [
         {"layers": [0], "num_heads": 2, "qkv_bias": True}, {"layers": [2], "num_heads": 4, "window_size": 5}]}],
     "kda": [{"num_heads": 4, "head_dim": 16}, HYBRID | {"num_heads": 2, "head_dim": 16, "expand_v": 2.0, "allow_neg_eigval": True, "safe_gate": True, "lower_bound": -4.5}],
+    # Bounds of decays that layers learn together, attention's counted.
+    "hgrn2": [{"expand_ratio": 16}, HYBRID | {"expand_ratio": None, "num_heads": 2, "norm_eps": 1e-3, "tie_word_embeddings": True},
+              {"expand_ratio": 32, "use_lower_bound": False, "intermediate_size": 96}],
     # A first layer without a mixture of values, feed-forwards that see the token before. (Of other widths of values its initial values know nothing.)
     "rwkv7": [{"head_dim": 16}, {"head_dim": None, "num_heads": 2, "value_dim": [64, 64, 64], "decay_low_rank_dim": 8, "a_low_rank_dim": 12, "v_low_rank_dim": 20,
                                  "gate_low_rank_dim": 24, "norm_first": False, "norm_bias": False, "norm_eps": 1e-3, "fuse_norm": False, "hidden_act": "relu",
@@ -361,6 +364,8 @@ def compare(family, more, folder):
             weight.data += 0.3 * torch.randn_like(weight)
         if family == "rwkv7":  # much of it begins as 0, or all but
             weight.data += 0.2 * torch.randn_like(weight)
+        if name.endswith("lower_bounds"):  # all alike
+            weight.data += torch.randn_like(weight)
         if family == "xlstm" and "gate_preact" in name:  # which begin all but shut
             weight.data = 0.3 * torch.randn_like(weight)
     for name, correction in (*model.named_buffers(), *model.named_parameters()):
