@@ -6,8 +6,9 @@ using namespace braid;
 using namespace braid::json;
 using llvm::StringRef;
 
-/// Values of all heads: those of hidden_size features, a number for all layers, or a list of equal ones.
-Value Translation::valuesOfRwkv(const Value &layers, const Value &heads) {
+/// Values of a head: of all heads hidden_size features, a number for all layers, or a list of equal ones. `before`: errors
+/// in front of those of the heads.
+Value Translation::valuesOfRwkv(const Value &layers, const Value &heads, int64_t before) {
   const Value *given = takeOptional("value_dim");
   Value all = named(given ? *given : hidden, given ? "value_dim" : "hidden_size", hidden.line);
   if (all.kind == Kind::array) {
@@ -24,7 +25,8 @@ Value Translation::valuesOfRwkv(const Value &layers, const Value &heads) {
   }
   if (!integerIn(all, INT32_MAX) || !integerIn(heads, INT32_MAX))
     return all;
-  if (all.integer % heads.integer)
+  bool follows = !given && errors.number() != before; // from heads that have been reported
+  if (!follows && all.integer % heads.integer)
     errors.report("value_dim", llvm::formatv("{0} of {1} heads is no whole number; valid: a multiple of hidden_size",
                                              all.integer, heads.integer)
                                    .str());
@@ -43,8 +45,9 @@ Value Translation::rankOfRwkv(StringRef key, int64_t usual, double factor) {
 
 /// F: the first layer, with whose values the others (L) mix their own.
 void Translation::layersOfRwkv(const Value &layers, Value &mixers, std::string &pattern) {
+  int64_t before = errors.number();
   auto [width, heads] = headsByWidth("head_dim");
-  Value values = valuesOfRwkv(layers, heads), eps = get("norm_eps", numberValue(family.eps));
+  Value values = valuesOfRwkv(layers, heads, before), eps = get("norm_eps", numberValue(family.eps));
   double wide = integerIn(width, INT32_MAX) ? static_cast<double>(width.integer) / 64 : 1.0;
   if (eps.isNumber() && integerIn(width, INT32_MAX))
     eps = named(numberValue(eps.number * static_cast<double>(width.integer)), "norm_eps * head_dim", eps.line);
@@ -87,7 +90,11 @@ Value Translation::feedForwardOfRwkv(std::string &pattern) {
     width = named(numberValue(std::max<int64_t>(step, (features + step - 1) / step * step)),
                   "hidden_size * hidden_ratio", hidden.line);
   }
-  Value act = get("hidden_act", stringValue("sqrelu"));
+  const Value usual = stringValue("sqrelu"), *kind = take("hidden_act");
+  bool isSilu = kind && (isEqual(*kind, stringValue("silu")) || isEqual(*kind, stringValue("swish")));
+  compare({"hidden_act"}, kind ? *kind : usual, usual, /*null=*/nullptr,
+          isSilu ? std::vector<Value>{stringValue("silu"), stringValue("swish")} : std::vector<Value>());
+  Value act = named(kind ? *kind : usual, "hidden_act");
   const auto *found = llvm::find_if(activations, [&](auto &each) { return isEqual(act, stringValue(each.first)); });
   if (found == std::end(activations))
     errors.report("hidden_act", describe(act) + " of " + configOf(family.name) +

@@ -232,7 +232,7 @@ private:
   Value feedForwardOfFla(std::string &pattern);
   bool isRwkv() const { return family.name == "rwkv7"; }
   std::pair<Value, Value> headsByWidth(llvm::StringRef key);
-  Value valuesOfRwkv(const Value &layers, const Value &heads);
+  Value valuesOfRwkv(const Value &layers, const Value &heads, int64_t before);
   Value rankOfRwkv(llvm::StringRef key, int64_t usual, double factor);
   void layersOfRwkv(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardOfRwkv(std::string &pattern);

@@ -95,7 +95,8 @@ RECURRENT = {
 # Layers of flash-linear-attention, attention between them.
 FLA = {name: SMALL | {"num_hidden_layers": 3, "attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "qkv_bias": name == "kda"}} | more for name, more in {
     "gla": {"use_short_conv": True, "num_heads": 2}, "retnet": {"num_heads": 4, "use_output_gate": False}, "kda": {"num_heads": 2, "head_dim": 8, "expand_v": 2.0},
-    "gated_deltanet": {"num_heads": 2, "num_v_heads": 4, "head_dim": 8}, "delta_net": {"num_heads": 4, "use_gate": True}}.items()}
+    "hgrn2": {"expand_ratio": 8}, "gated_deltanet": {"num_heads": 2, "num_v_heads": 4, "head_dim": 8}, "delta_net": {"num_heads": 4, "use_gate": True}}.items()}
+FLA["rwkv7"] = SMALL | {"num_hidden_layers": 3, "head_dim": 8, "decay_low_rank_dim": 6, "a_low_rank_dim": 4, "v_low_rank_dim": 3, "gate_low_rank_dim": 5}
 
 
 def is_unread(name):
@@ -480,8 +481,10 @@ def of_fla(family, ours):
     """One name of everything that mixes a sequence; projections of low rank are numbered."""
     theirs = {"model.embeddings.weight": ours["embed.weight"], "model.norm.weight": ours["final_norm.weight"], "lm_head.weight": ours["head.weight"].T}
     narrow = "gk_proj" if family == "gla" else "f_proj"
-    matrices = {f"w{x}": f"{x}_proj" for x in "qkvogab"} | {"wf1": narrow + ".0", "wf2": narrow + ".1", "wg1": "g_proj.0", "wg2": "g_proj.1"}
-    norm = "g_norm" if family == "retnet" else "g_norm_swish_gate" if family == "gla" else "o_norm"
+    if "lsm.lower_bounds" in ours:
+        theirs["model.lower_bounds"] = ours["lsm.lower_bounds"].reshape(-1, 3).T
+    matrices = {f"w{x}": f"{x}_proj" for x in "qkvogab"} | ({"wk": "f_proj", "wv": "i_proj"} if family == "hgrn2" else {}) | {"wf1": narrow + ".0", "wf2": narrow + ".1", "wg1": "g_proj.0", "wg2": "g_proj.1"}
+    norm = "g_norm" if family in ("retnet", "hgrn2") else "g_norm_swish_gate" if family == "gla" else "o_norm"
     vectors = {"bf": "gk_proj.1.bias", "bg": "g_proj.1.bias", "bq": "q_proj.bias", "bk": "k_proj.bias", "bv": "v_proj.bias", "a_log": "A_log",
                "dt_bias": "dt_bias", "norm.weight": norm + ".weight"}
     for layer in range(3):
@@ -493,7 +496,9 @@ def of_fla(family, ours):
             part = name.split(".", 1)[1]
             if not name.startswith(("lsm.", "attn.")) or part == "log_decay":
                 continue
-            if part.startswith("conv_"):
+            if name.startswith("attn.w"):
+                theirs[at + f"attn.{part[1]}_proj.weight"] = value.T
+            elif part.startswith("conv_"):
                 theirs[at + f"attn.{part[5]}_conv1d.weight"] = value[:, None]
             elif part in matrices:
                 theirs[at + f"attn.{matrices[part]}.weight"] = value.T
@@ -502,7 +507,30 @@ def of_fla(family, ours):
     return theirs
 
 
+def of_rwkv(ours):
+    """A norm of the embedding in the first layer, which mixes no values; products of low rank are numbers 0 and 2 of three."""
+    norms = {"model.norm": "final_norm", "model.layers.0.pre_norm": "embed_norm"}
+    theirs = {"model.embeddings.weight": ours["embed.weight"], "lm_head.weight": ours["head.weight"].T}
+    for layer in range(3):
+        at, of = f"model.layers.{layer}.", f"layers.{layer}."
+        norms |= {at + "attn_norm": of + "norm1", at + "ffn_norm": of + "norm2", at + "attn.g_norm": of + "lsm.norm"}
+        theirs |= {at + "ffn.x_k": ours[of + "ffn.mu"], at + "ffn.key.weight": ours[of + "ffn.w1"].T, at + "ffn.value.weight": ours[of + "ffn.w2"].T}
+        for letter, own in zip("rwkvag", "qwkvag"):
+            theirs[at + f"attn.x_{letter}"] = ours[of + f"lsm.mu_{own}"].reshape(1, 1, -1)
+        theirs |= {at + f"attn.{letter}_proj.weight": ours[of + f"lsm.w{own}"].T for letter, own in zip("rkvo", "qkvo")}
+        theirs |= {at + f"attn.{name}": ours[of + f"lsm.{name}"].reshape(*((-1,) if name != "r_k" else (-1, 8))) for name in ("k_k", "k_a", "r_k")}
+        for letter, name, bias in (("w", "decay", "w0"), ("a", "rate", "a0"), ("v", "value", "v0"), ("g", "gate", None)):
+            if letter == "v" and layer == 0:
+                continue
+            lora = at + f"attn.{letter}_lora.lora."
+            theirs |= {lora + f"{number}.weight": ours[of + f"lsm.{name}_{part}"].T for number, part in ((0, "a"), (2, "b"))}
+            theirs |= {lora + "2.bias": ours[of + f"lsm.{bias}"].reshape(-1)} if bias else {}
+    return theirs | {f"{name}.{part}": ours[f"{own}.{part}"].reshape(-1) for name, own in norms.items() for part in ("weight", "bias")}
+
+
 def of_family(family, ours):
+    if family == "rwkv7":
+        return of_rwkv(ours)
     if family in FLA:
         return of_fla(family, ours)
     if family == "lara_mini":

@@ -93,6 +93,12 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
     } else if (l->kind == LsmKind::rglru)
       total += values * (3 * spec.dModel + 2 * l->valueDim + 3 + taps + (l->projectionBias ? 2 : 0)) +
                (l->outputBias ? spec.dModel : 0);
+    else if (l->kind == LsmKind::hgrn2) // and once for all layers, bounds
+      total += 2 * spec.dModel * (keys + values) + values;
+    else if (l->kind == LsmKind::rwkv7)
+      total += 2 * spec.dModel * (keys + values) + 6 * spec.dModel + 5 * keys + 2 * values +
+               (l->gateRank + l->rateRank) * (spec.dModel + keys) + l->outputGateRank * (spec.dModel + values) +
+               (l->valueMix ? l->valueRank * (spec.dModel + values) + values : 0);
     else if (l->kind == LsmKind::mlstm)
       total += spec.dModel * (2 * keys + 3 * values + 2 * l->heads) + 2 * l->heads + values;
     else // the gated delta rule
@@ -111,9 +117,13 @@ inline std::pair<int64_t, int64_t> parametersOf(const ModelSpec &spec, const Inj
           D * D + few * (D + 2 * F) + inject.attentionAdapterRank * (6 * D + all)};
 }
 
-/// Weights of models whose feed-forwards, but those without a mixer, are gated.
 inline int64_t parameters(const ModelSpec &spec) {
-  int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + spec.dModel;
+  int64_t norm = spec.dModel * (spec.norm.hasBias() ? 2 : 1);
+  int64_t total =
+      spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + norm * (spec.embeddingNorm ? 2 : 1);
+  for (const auto &[letter, mixer] : spec.mixers)
+    if (const auto *l = std::get_if<LsmSpec>(&mixer); l && l->kind == LsmKind::hgrn2 && l->lowerBounds == "learned")
+      total += l->heads * l->headDim * spec.numLayers;
   for (const auto &[letter, inject] : spec.injects)
     total += parametersOf(spec, inject).first;
   for (int64_t layer = 0; layer < spec.numLayers; ++layer) {
@@ -122,11 +132,12 @@ inline int64_t parameters(const ModelSpec &spec) {
     std::string mixers = spec.mixersOf(layer);
     bool mixes = mixers.front() != noPart;
     const FfnSpec *ffn = spec.findFfn(spec.ffnOf(layer));
-    total += ((mixes ? 1 : 0) + (ffn ? 1 : 0)) * (spec.normPlacement == NormPlacement::sandwich ? 2 : 1) * spec.dModel;
+    total += ((mixes ? 1 : 0) + (ffn ? 1 : 0)) * (spec.normPlacement == NormPlacement::sandwich ? 2 : 1) * norm;
     for (char letter : mixers)
       total += mixes ? parametersOf(spec, *spec.findMixer(letter)) : 0;
     if (const auto *dense = std::get_if<DenseSpec>(ffn))
-      total += (mixes ? 3 : 2) * spec.dModel * dense->hidden + (dense->bias ? 2 * dense->hidden + spec.dModel : 0);
+      total += (ffnActivation(dense->activation).gated ? 3 : 2) * spec.dModel * dense->hidden +
+               (dense->bias ? 2 * dense->hidden + spec.dModel : 0) + (dense->tokenShift ? spec.dModel : 0);
     else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
       int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
       total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction +

@@ -94,6 +94,37 @@ TEST(ModelSpec, BlocksAndInitialValues) {
   EXPECT_EQ(spec.cacheRows(1000), 1024); // a ring as long as the context is none
 }
 
+TEST(ModelSpec, WhatLayersShare) {
+  // Ranks are those of decays unless they are said.
+  Parsed parsed = parse(edited(R"("kind": "gla", "heads": 4, "head_dim": 16)",
+                               R"("kind": "rwkv7", "heads": 4, "head_dim": 16, "gate_rank": 12, "rate_rank": 5)"));
+  ASSERT_TRUE(parsed.ok);
+  const auto &rwkv = std::get<LsmSpec>(parsed.spec.mixers.at('L'));
+  EXPECT_EQ(rwkv.rateRank, 5);
+  EXPECT_EQ(rwkv.valueRank, 12);
+  EXPECT_EQ(rwkv.outputGateRank, 12);
+  EXPECT_TRUE(rwkv.valueMix);
+  EXPECT_TRUE(parsed.spec.norm.bias);
+  EXPECT_FALSE(parsed.spec.norm.hasBias()); // of RMS norms there is none
+  parsed = parse(edited(R"("kind": "dense")", R"("kind": "dense", "token_shift": true)"));
+  ASSERT_TRUE(parsed.ok);
+  EXPECT_TRUE(std::get<DenseSpec>(parsed.spec.ffns.at('D')).tokenShift);
+  // Bounds that layers learn together.
+  auto bounded = [](const char *other) {
+    return R"({"vocab_size": 256, "d_model": 64, "num_layers": 2, "layer_pattern": "HG", "mixers": {
+"H": {"kind": "hgrn2", "heads": 4, "head_dim": 16, "lower_bounds": "learned"},
+"G": {"kind": "hgrn2", )" +
+           std::string(other) + "}}}";
+  };
+  EXPECT_TRUE(parse(bounded(R"("heads": 4, "head_dim": 16, "value_dim": 8, "lower_bounds": "learned")")).ok);
+  EXPECT_TRUE(parse(bounded(R"("heads": 2, "head_dim": 16, "lower_bounds": null)")).ok);
+  parsed = parse(bounded(R"("heads": 2, "head_dim": 16, "lower_bounds": "learned")"));
+  ASSERT_EQ(parsed.errors.size(), 1u);
+  EXPECT_EQ(parsed.errors[0],
+            "m.json:2: mixers.H.lower_bounds: learned of 4 heads of 16 features, not 2 of 16 as in mixers.G, but layers "
+            "share one table of bounds; valid: as many");
+}
+
 TEST(ModelSpec, LayersOfOnePart) {
   auto model = [](const std::string &keys, const std::string &more = "") {
     return R"({"vocab_size": 256, "d_model": 64, "num_layers": 6, "residual": {"alpha": "deepnorm"}, )" + keys +
