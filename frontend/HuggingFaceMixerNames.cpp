@@ -314,7 +314,8 @@ void WeightNames::rwkv(const Value &mixer) {
   tokenShift("lsm");
   for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"o", "o"}})
     of(("w" + name).str(), (theirs + "_proj.weight").str(), true);
-  for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"w", "w"}, {"a", "a"}, {"g", "g"}})
+  for (auto [name, theirs] :
+       {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"w", "w"}, {"a", "a"}, {"g", "g"}})
     of(("mu_" + name).str(), ("x_" + theirs).str());
   bool mixes = mixer.find("value_mix") == nullptr;
   for (auto [name, theirs, bias] : {std::tuple<StringRef, StringRef, StringRef>{"decay", "w", "w0"},

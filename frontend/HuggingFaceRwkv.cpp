@@ -13,9 +13,9 @@ Value Translation::valuesOfRwkv(const Value &layers, const Value &heads, int64_t
   Value all = named(given ? *given : hidden, given ? "value_dim" : "hidden_size", hidden.line);
   if (all.kind == Kind::array) {
     if (integerIn(layers, 1024) && all.items.size() != static_cast<size_t>(layers.integer))
-      errors.report("value_dim", llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", all.items.size(),
-                                               layers.integer)
-                                     .str());
+      errors.report(
+          "value_dim",
+          llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", all.items.size(), layers.integer).str());
     for (auto [i, each] : llvm::enumerate(all.items))
       if (!isEqual(each, all.items[0]))
         errors.report(llvm::formatv("value_dim[{0}]", i).str(),

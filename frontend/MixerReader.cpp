@@ -178,10 +178,9 @@ static void readRwkv7(Reader &r, LsmSpec &spec) {
   if (!spec.valueMix && r.has("value_rank"))
     r.error("value_rank", "changes nothing where values are not mixed; valid: together with value_mix true");
   spec.rateRank = spec.valueRank = spec.outputGateRank = spec.gateRank;
-  for (auto [key, rank] : {std::pair<StringRef, int64_t *>{"rate_rank", &spec.rateRank},
-                           {"value_rank", &spec.valueRank},
-                           {"output_gate_rank", &spec.outputGateRank}})
-    r.integer(key, *rank, 1, maxWidth);
+  r.integer("rate_rank", spec.rateRank, 1, maxWidth);
+  r.integer("value_rank", spec.valueRank, 1, maxWidth);
+  r.integer("output_gate_rank", spec.outputGateRank, 1, maxWidth);
   r.number("l2_eps", spec.l2Eps, 0.0, 1.0, /*leastAllowed=*/false);
 }
 

@@ -579,10 +579,10 @@ llvm::LogicalResult Checker::run() {
       bounded = {letter, lsm};
     else if (lsm->heads != bounded.second->heads || lsm->headDim != bounded.second->headDim)
       report(std::string("mixers.") + letter + ".lower_bounds",
-             formatv("learned of {0} heads of {1} features, not {2} of {3} as in mixers.{4}, but layers share one table "
-                     "of bounds; valid: as many",
-                     lsm->heads, lsm->headDim, bounded.second->heads, bounded.second->headDim,
-                     StringRef(&bounded.first, 1))
+             formatv(
+                 "learned of {0} heads of {1} features, not {2} of {3} as in mixers.{4}, but layers share one table "
+                 "of bounds; valid: as many",
+                 lsm->heads, lsm->headDim, bounded.second->heads, bounded.second->headDim, StringRef(&bounded.first, 1))
                  .str());
   }
   std::pair<char, const MoeSpec *> first{0, nullptr};

@@ -132,7 +132,8 @@ static std::vector<LsmTraits> makeInstances() {
     spec.outputGate = "sigmoid";
   }
   {
-    LsmSpec &spec = add(rwkv7, "rwkv7", {"gate_rank", "rate_rank", "value_rank", "output_gate_rank", "value_mix", "l2_eps"});
+    LsmSpec &spec =
+        add(rwkv7, "rwkv7", {"gate_rank", "rate_rank", "value_rank", "output_gate_rank", "value_mix", "l2_eps"});
     spec.scale = 1.0;
     spec.gateRank = 64;
     spec.normEps = 64e-5;

@@ -15,16 +15,15 @@ static Value summedShares(FunctionBuilder &b, Value whole, ArrayRef<int32_t> lay
   int64_t H = type.getDimSize(0), K = type.getDimSize(1), all = type.getDimSize(2), n = std::ssize(layers);
   // What is computed from weights alone: ops on values of one row.
   RankedTensorType row = type.clone({1, 1, H, K, all}), one = type.clone({1, 1, H, K});
-  Value shares = SoftmaxOp::create(builder, b.loc("bounds"), row,
-                                   ReshapeOp::create(builder, b.loc("bounds"), row, whole));
+  Value shares =
+      SoftmaxOp::create(builder, b.loc("bounds"), row, ReshapeOp::create(builder, b.loc("bounds"), row, whole));
   auto sumTo = [&](int64_t layer) -> Value {
     Value first = shares;
     if (int64_t behind = all - layer - 1)
       first = DropLastOp::create(builder, b.loc("bounds"), type.clone({1, 1, H, K, layer + 1}), shares,
                                  builder.getI64IntegerAttr(behind - 1));
     auto ones = DenseElementsAttr::get(type.clone({layer + 1}), builder.getFloatAttr(type.getElementType(), 1.0));
-    return DotOp::create(builder, b.loc("least"), one, first,
-                         arith::ConstantOp::create(builder, b.loc("ones"), ones));
+    return DotOp::create(builder, b.loc("least"), one, first, arith::ConstantOp::create(builder, b.loc("ones"), ones));
   };
   Value before = b.scale("least", sumTo(0), -1.0);
   SmallVector<Value> sums;
@@ -61,10 +60,10 @@ Value braid::buildHgrn2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   in.q = b.activation("q", shortConv(b, spec, "q", p["q"]), "silu");
   in.k = b.narrow("k", least ? minus(b, "k", share, b.weighted("k", share, least)) : share);
   in.v = shortConv(b, spec, "v", p["v"]);
-  in.logDecay = least
-                    ? BoundedGateOp::create(b.builder, b.loc("log_decay"), f.getType(), f, least).getResult()
-                    : LogSigmoidOp::create(b.builder, b.loc("log_decay"), f.getType(), f, b.builder.getF64FloatAttr(1.0))
-                          .getResult();
+  in.logDecay =
+      least ? BoundedGateOp::create(b.builder, b.loc("log_decay"), f.getType(), f, least).getResult()
+            : LogSigmoidOp::create(b.builder, b.loc("log_decay"), f.getType(), f, b.builder.getF64FloatAttr(1.0))
+                  .getResult();
   Value o = joinHeads(b, "o", scan(b, spec, LsmClass::V, in));
   return gatedOutput(b, spec, o, p["g"] ? joinHeads(b, "g", p["g"]) : Value());
 }

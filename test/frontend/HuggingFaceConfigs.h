@@ -119,8 +119,7 @@ inline std::pair<int64_t, int64_t> parametersOf(const ModelSpec &spec, const Inj
 
 inline int64_t parameters(const ModelSpec &spec) {
   int64_t norm = spec.dModel * (spec.norm.hasBias() ? 2 : 1);
-  int64_t total =
-      spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + norm * (spec.embeddingNorm ? 2 : 1);
+  int64_t total = spec.vocabSize * spec.dModel * (spec.tieEmbeddings ? 1 : 2) + norm * (spec.embeddingNorm ? 2 : 1);
   for (const auto &[letter, mixer] : spec.mixers)
     if (const auto *l = std::get_if<LsmSpec>(&mixer); l && l->kind == LsmKind::hgrn2 && l->lowerBounds == "learned")
       total += l->heads * l->headDim * spec.numLayers;

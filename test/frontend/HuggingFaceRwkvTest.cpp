@@ -31,7 +31,8 @@ TEST(HuggingFace, Rwkv) {
       config("rwkv7", published),
       R"j({"name": "rwkv7", "vocab_size": 65536, "d_model": 256, "num_layers": 3, "context_len": 2048, "tie_embeddings": false,
     "dtype": "f32", "norm": {"kind": "layer", "eps": 1e-5, "bias": true}, "embedding_norm": true, "layer_pattern": "FLL",
-    "mixers": {"F": {)j" + first + R"j("value_mix": false}, "L": {)j" + first + R"j("value_rank": 32}}, "ffn_pattern": "D",
+    "mixers": {"F": {)j" +
+          first + R"j("value_mix": false}, "L": {)j" + first + R"j("value_rank": 32}}, "ffn_pattern": "D",
     "ffns": {"D": {"kind": "dense", "hidden": 1024, "activation": "relu2", "token_shift": true}},
     "init": {"kind": "normal", "std": 0.02, "scale_output": false}})j");
   Parsed parsed = parse(config("rwkv7", published));

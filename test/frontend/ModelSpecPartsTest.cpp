@@ -120,9 +120,10 @@ TEST(ModelSpec, WhatLayersShare) {
   EXPECT_TRUE(parse(bounded(R"("heads": 2, "head_dim": 16, "lower_bounds": null)")).ok);
   parsed = parse(bounded(R"("heads": 2, "head_dim": 16, "lower_bounds": "learned")"));
   ASSERT_EQ(parsed.errors.size(), 1u);
-  EXPECT_EQ(parsed.errors[0],
-            "m.json:2: mixers.H.lower_bounds: learned of 4 heads of 16 features, not 2 of 16 as in mixers.G, but layers "
-            "share one table of bounds; valid: as many");
+  EXPECT_EQ(
+      parsed.errors[0],
+      "m.json:2: mixers.H.lower_bounds: learned of 4 heads of 16 features, not 2 of 16 as in mixers.G, but layers "
+      "share one table of bounds; valid: as many");
 }
 
 TEST(ModelSpec, LayersOfOnePart) {
