@@ -149,8 +149,13 @@ Value Translation::linearOfFla() {
     add("head_dim", std::move(width));
     add("lower_bounds", flag("use_lower_bound", true) ? stringValue("learned") : Value());
     only("elementwise_affine", boolValue(true));
-    only("use_short_conv", boolValue(false));
-    (void)take("conv_size");
+    if (flag("use_short_conv", false))
+      add("conv", object({{"kernel", get("conv_size", numberValue(int64_t(4)))},
+                          {"bias", boolValue(false)},
+                          {"activation", Value()},
+                          {"decays", boolValue(true)}}));
+    else
+      (void)take("conv_size");
     add("norm_eps", named(numberValue(1e-5), "norm_eps, which " + family.name.str() + " does not read there"));
     return object(std::move(fields));
   } else { // gated_deltanet, kda

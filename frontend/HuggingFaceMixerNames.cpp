@@ -258,8 +258,11 @@ void WeightNames::linearOfFla(const Value &mixer) {
   const Value *gate = mixer.find("output_gate"), *conv = mixer.find("conv");
   bool hasGate = !gate || gate->kind != Kind::null;
   if (kind == "hgrn2") {
-    for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "q"}, {"k", "f"}, {"v", "i"}, {"o", "o"}})
+    for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "q"}, {"k", "f"}, {"v", "i"}, {"o", "o"}}) {
       projection(name, (theirs + "_proj").str());
+      if (conv && name != "o")
+        of(("lsm.conv_" + name + ".weight").str(), (theirs + "_conv1d.weight").str());
+    }
     if (mixer.find("lower_bounds")->kind != Kind::null)
       matrix("lsm.lower_bounds", (body + "lower_bounds").str());
     return of("lsm.norm.weight", "g_norm.weight");

@@ -112,19 +112,24 @@ static MlaSpec readMla(Reader &r, Errors &errors) {
   return spec;
 }
 
-static void readTaps(const Value &object, const std::string &path, Errors &errors, ConvSpec &conv) {
+static void readTaps(const Value &object, const std::string &path, Errors &errors, ConvSpec &conv,
+                     bool isHgrn2 = false) {
   Reader r(object, path, errors);
   r.integer("kernel", conv.kernel, 2, 16);
   r.boolean("bias", conv.bias);
+  if (!isHgrn2)
+    return;
+  r.choice("activation", conv.activation, {"silu"});
+  r.boolean("decays", conv.decays);
 }
 
 /// Whether it is null.
-static bool readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv) {
+static bool readConv(Reader &r, Errors &errors, std::optional<ConvSpec> &conv, bool isHgrn2 = false) {
   bool off = false;
   if (const Value *value = r.objectAt("conv", /*nullable=*/true, &off)) {
     if (!conv)
       conv = ConvSpec{};
-    readTaps(*value, r.pathOf("conv"), errors, *conv);
+    readTaps(*value, r.pathOf("conv"), errors, *conv, isHgrn2);
   }
   if (off)
     conv.reset();
@@ -203,7 +208,7 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
   }
 
   if (traits.has("conv"))
-    readConv(r, errors, spec.conv);
+    readConv(r, errors, spec.conv, traits.kind == LsmKind::hgrn2);
   if (traits.has("rope"))
     readRope(r, errors, spec.rope);
 

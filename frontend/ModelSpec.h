@@ -147,6 +147,8 @@ struct MlaSpec {
 struct ConvSpec {
   int64_t kernel = 4;
   bool bias = false;
+  std::optional<std::string> activation = "silu"; ///< hgrn2: silu, or none
+  bool decays = false; ///< hgrn2: also of what decays and keys are made of
 };
 
 /// A gated short convolution, with no state but the last tokens: C * conv(B * x).

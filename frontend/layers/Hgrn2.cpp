@@ -49,13 +49,15 @@ Value braid::buildHgrn2(LayerBuilder &b, Value x, const LsmSpec &spec) {
   Dim heads = headsOf(spec, H);
   Projections p(b);
   p.add("q", {heads, K});
-  p.add("k", {heads, K}, /*wide=*/true);
+  bool convolves = spec.conv && spec.conv->decays;
+  p.add("k", {heads, K}, /*wide=*/!convolves);
   p.add("v", {heads, spec.valueDim});
   if (spec.outputGate)
     p.add("g", {heads, spec.valueDim});
   p.run(x);
   Value least = spec.lowerBounds ? leastDecay(b, spec, heads) : Value();
-  Value f = p["k"], share = b.activation("k", b.scale("k", f, -1.0), "sigmoid");
+  Value f = convolves ? b.widen("k", shortConv(b, spec, "k", p["k"])) : p["k"],
+        share = b.activation("k", b.scale("k", f, -1.0), "sigmoid");
   ScanInputs in;
   in.q = b.activation("q", shortConv(b, spec, "q", p["q"]), "silu");
   in.k = b.narrow("k", least ? minus(b, "k", share, b.weighted("k", share, least)) : share);

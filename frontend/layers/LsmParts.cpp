@@ -54,7 +54,8 @@ Value braid::shortConv(LayerBuilder &b, const LsmSpec &spec, StringRef name, Val
   if (!spec.conv)
     return x;
   std::string heads = headsOf(spec, cast<RankedTensorType>(x.getType()).getDimSize(2)).name;
-  return b.activation(name, convolve(b, *spec.conv, name, x, heads), "silu");
+  Value y = convolve(b, *spec.conv, name, x, heads);
+  return spec.conv->activation ? b.activation(name, y, *spec.conv->activation) : y;
 }
 
 Value braid::convolve(LayerBuilder &b, const ConvSpec &spec, StringRef name, Value x, StringRef heads) {

@@ -95,7 +95,7 @@ RECURRENT = {
 # Layers of flash-linear-attention, attention between them.
 FLA = {name: SMALL | {"num_hidden_layers": 3, "attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "qkv_bias": name == "kda"}} | more for name, more in {
     "gla": {"use_short_conv": True, "num_heads": 2}, "retnet": {"num_heads": 4, "use_output_gate": False}, "kda": {"num_heads": 2, "head_dim": 8, "expand_v": 2.0},
-    "hgrn2": {"expand_ratio": 8}, "gated_deltanet": {"num_heads": 2, "num_v_heads": 4, "head_dim": 8}, "delta_net": {"num_heads": 4, "use_gate": True}}.items()}
+    "hgrn2": {"expand_ratio": 8, "use_short_conv": True}, "gated_deltanet": {"num_heads": 2, "num_v_heads": 4, "head_dim": 8}, "delta_net": {"num_heads": 4, "use_gate": True}}.items()}
 FLA["rwkv7"] = SMALL | {"num_hidden_layers": 3, "head_dim": 8, "decay_low_rank_dim": 6, "a_low_rank_dim": 4, "v_low_rank_dim": 3, "gate_low_rank_dim": 5}
 
 
@@ -499,7 +499,8 @@ def of_fla(family, ours):
             if name.startswith("attn.w"):
                 theirs[at + f"attn.{part[1]}_proj.weight"] = value.T
             elif part.startswith("conv_"):
-                theirs[at + f"attn.{part[5]}_conv1d.weight"] = value[:, None]
+                letter = {"k": "f", "v": "i"}.get(part[5], part[5]) if family == "hgrn2" else part[5]
+                theirs[at + f"attn.{letter}_conv1d.weight"] = value[:, None]
             elif part in matrices:
                 theirs[at + f"attn.{matrices[part]}.weight"] = value.T
             else:

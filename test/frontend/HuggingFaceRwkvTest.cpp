@@ -93,7 +93,15 @@ TEST(HuggingFace, Hgrn2) {
   EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.wk"),
             R"({"name":"model.layers.{layer}.attn.f_proj.weight","transposed":true})");
   EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.norm.weight"), R"("model.layers.{layer}.attn.g_norm.weight")");
-  parsed = parse(config("hgrn2", R"("use_lower_bound": false)"));
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.conv_k.weight"), "none");
+  parsed = parse(config("hgrn2", R"("use_lower_bound": false, "use_short_conv": true, "conv_size": 3)"));
+  ASSERT_TRUE(parsed.spec) << parsed.errors[0];
+  const auto &conv = std::get<LsmSpec>(*parsed.spec->findMixer('L')).conv;
+  ASSERT_TRUE(conv);
+  EXPECT_EQ(conv->kernel, 3);
+  EXPECT_FALSE(conv->activation);
+  EXPECT_TRUE(conv->decays);
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.conv_k.weight"), R"("model.layers.{layer}.attn.f_conv1d.weight")");
   EXPECT_FALSE(std::get<LsmSpec>(*parsed.spec->findMixer('L')).lowerBounds);
   EXPECT_EQ(imported(parsed, "lsm.lower_bounds"), "none");
 }
@@ -137,8 +145,9 @@ TEST(HuggingFace, RwkvErrors) {
       {"hgrn2", R"("expand_ratio": null)",
        "config.json:2: expand_ratio: is null, and so is num_heads; valid: an integer above 0 in one of them"},
       {"hgrn2", R"("use_lower_bound": 0)", "config.json:2: use_lower_bound: 0 is not true or false"},
-      {"hgrn2", R"("use_short_conv": true)",
-       "config.json:2: use_short_conv: true of a hgrn2 config is not computed; valid: false"},
+      {"hgrn2", R"("use_short_conv": 1)", "config.json:2: use_short_conv: 1 is not true or false"},
+      {"hgrn2", R"("use_short_conv": true, "conv_size": 1)",
+       "config.json:2: conv_size: 1 is out of range; valid: 2 to 16"},
       {"hgrn2", R"("elementwise_affine": false)",
        "config.json:2: elementwise_affine: false of a hgrn2 config is not computed; valid: true"},
       {"hgrn2", R"("attnres_block_size": 2)",

@@ -75,6 +75,7 @@ VARIANTS = {
     "hgrn2": [
         {"heads": 2, "head_dim": 16},
         {"heads": 4, "head_dim": 8, "value_dim": 12, "output_gate": "silu", "conv": {"kernel": 2}},
+        {"heads": 2, "head_dim": 12, "lower_bounds": None, "conv": {"kernel": 3, "activation": None, "decays": True}},
     ],
     "rwkv6": [
         {"heads": 2, "head_dim": 16, "mix_rank": 6, "gate_rank": 8},

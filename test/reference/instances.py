@@ -355,11 +355,13 @@ class Mixer:
         s, tape, w = self.spec, self.tape, self.w
         q, v = self.project("lsm.wq", (s["heads"], s["head_dim"])), self.project("lsm.wv", (s["heads"], s["value_dim"]))
         f, least = self.project("lsm.wk", (s["heads"], s["head_dim"])), self.least()
+        act = s["conv"].get("activation", "silu") if s["conv"] else None
+        f = self.conv("k", f, act) if s["conv"] and s["conv"].get("decays") else f
         share = self.activated(self.scaled(f, -1.0), "sigmoid")
         k = self.sums(share, self.scaled(tape.call(rows.weighted, share, least), -1.0))
         g = tape.call(rows.bounded_gate, f, least)
-        q = self.activated(self.conv("q", q), "silu")
-        return self.gate_and_project(self.run_scan("V", q, k, self.conv("v", v), g), all_heads=True)
+        q = self.activated(self.conv("q", q, act), "silu")
+        return self.gate_and_project(self.run_scan("V", q, k, self.conv("v", v, act), g), all_heads=True)
 
     def gateloop(self):
         s, H = self.spec, self.spec["heads"]

@@ -245,7 +245,7 @@ FLA = {
     "kda": [{"num_heads": 4, "head_dim": 16}, HYBRID | {"num_heads": 2, "head_dim": 16, "expand_v": 2.0, "allow_neg_eigval": True, "safe_gate": True, "lower_bound": -4.5}],
     # Bounds of decays that layers learn together, attention's counted.
     "hgrn2": [{"expand_ratio": 16}, HYBRID | {"expand_ratio": None, "num_heads": 2, "norm_eps": 1e-3, "tie_word_embeddings": True},
-              {"expand_ratio": 32, "use_lower_bound": False, "intermediate_size": 96}],
+              {"expand_ratio": 32, "use_lower_bound": False, "intermediate_size": 96, "use_short_conv": True, "conv_size": 3}],
     # A first layer without a mixture of values, feed-forwards that see the token before. (Of other widths of values its initial values know nothing.)
     "rwkv7": [{"head_dim": 16}, {"head_dim": None, "num_heads": 2, "value_dim": [64, 64, 64], "decay_low_rank_dim": 8, "a_low_rank_dim": 12, "v_low_rank_dim": 20,
                                  "gate_low_rank_dim": 24, "norm_first": False, "norm_bias": False, "norm_eps": 1e-3, "fuse_norm": False, "hidden_act": "relu",
