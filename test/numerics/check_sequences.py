@@ -109,7 +109,8 @@ class Comparison:
 
 def described(report, dtype, parts):
     if parts != "experts":
-        return description(Source(report.folder, dtype, parts).mixers(), dtype)
+        model = description(Source(report.folder, dtype, parts).mixers(), dtype)
+        return model | {"ffns": {"F": model["ffns"]["F"] | {"token_shift": True}}}  # which keeps a token, too
     heads = {"heads": 2, "head_dim": 8}
     model = description({"A": {"kind": "attention"} | heads, "G": {"kind": "gla"} | heads}, dtype)
     return model | {"num_layers": 4, "ffns": {"E": EXPERTS}}
