@@ -38,37 +38,33 @@ Value project(LayerBuilder &b, StringRef name, Value x, const Dim &heads, int64_
 }
 } // namespace
 
+/// The first layer that keeps values, and of its mixers the first that does.
+static std::pair<int64_t, char> firstKeeper(const ModelSpec &spec) {
+  for (auto [layer, letters] : llvm::enumerate(spec.mixersOfLayers()))
+    for (char letter : letters)
+      if (const MixerSpec *mixer = spec.findMixer(letter); mixer && firstValueWidth(*mixer) != 0)
+        return {static_cast<int64_t>(layer), letter};
+  llvm_unreachable("asked by a layer that does");
+}
+
+/// Whether that one says by itself that it is the first.
+static bool isFirstKnown(const ModelSpec &spec) {
+  const auto *lsm = std::get_if<LsmSpec>(spec.findMixer(firstKeeper(spec).second));
+  return lsm && !lsm->valueMix;
+}
+
 /// Which layer is the first that keeps values: an untrained entry of the weights, 1 or 0 for all heads, so that layers
 /// share a function.
 static Value isFirst(LayerBuilder &b, const LsmSpec &spec) {
-  auto keeps = [&](char letter) {
-    const MixerSpec *mixer = b.spec.findMixer(letter);
-    return mixer && firstValueWidth(*mixer) != 0;
-  };
-  std::vector<std::string> layers = layersOfPattern(b.spec.layerPattern);
-  auto found = llvm::find_if(layers, [&](StringRef letters) { return llvm::any_of(letters, keeps); });
+  auto [layer, letter] = firstKeeper(b.spec);
   // Of mixers side by side the first; this one may stand behind it, or only in later layers.
-  bool isHere = *llvm::find_if(*found, keeps) == b.mixer.letter;
-  int64_t first = isHere ? found - layers.begin() : -1;
+  int64_t first = letter == b.mixer.letter ? layer : -1;
   Init init{
       "values", 0,
       0,        0,
       {},       [first, H = spec.heads](int64_t layer) {
               return std::vector<double>(H, layer == first ? 1.0 : 0.0); }};
   return b.weight("lsm.is_first", {headsOf(spec, spec.heads)}, std::move(init), /*decay=*/false, /*trained=*/false);
-}
-
-/// Whether the first layer that keeps values says by itself that it is.
-static bool isFirstKnown(const ModelSpec &spec) {
-  for (const std::string &letters : spec.mixersOfLayers())
-    for (char letter : letters) {
-      const MixerSpec *mixer = spec.findMixer(letter);
-      if (!mixer || firstValueWidth(*mixer) == 0)
-        continue;
-      const auto *lsm = std::get_if<LsmSpec>(mixer);
-      return lsm && !lsm->valueMix;
-    }
-  return false;
 }
 
 static void setFirstValues(LayerBuilder &b, const LsmSpec &spec, Value values) {

@@ -15,7 +15,7 @@ TEST(HuggingFace, RwkvParameters) {
 }
 
 TEST(HuggingFace, Rwkv) {
-  // fla-hub/rwkv7-0.1B-g1 as it was published, but for its size.
+  // Every key that the library has.
   const std::string published =
       R"("a_low_rank_dim": 64, "architectures": ["RWKV7ForCausalLM"], "attn": null, "attn_mode": "chunk",
     "auto_map": {"AutoConfig": "modeling_rwkv7.RWKV7Config"}, "bos_token_id": 0, "decay_low_rank_dim": 64, "eos_token_id": 0,
