@@ -106,7 +106,7 @@ FailureOr<ModelSpec> braid::readModel(const CompileOptions &options, StringRef t
     return fail("--stage-order=" + *options.stageOrder +
                 " orders the micro-batches of stages, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh"),
            failure();
-  if (options.headStages && !stages)
+  if (options.headStages && *options.headStages != "auto" && !stages)
     return fail("--head-stages=" + *options.headStages +
                 " says which stages have the head, and pp is 1 in --mesh; valid: with pp=2 or more in --mesh"),
            failure();

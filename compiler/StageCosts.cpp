@@ -15,6 +15,7 @@
 #include "dialects/cmd/CmdDialect.h"
 #include "passes/analysis/Work.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace braid;
@@ -64,6 +65,18 @@ public:
            (parts > 1 ? time(flops, logits + weight * elements) : 0);
   }
 
+  /// Messages of x, forward and back. With parts of the head: from the last stage to each other one, the logsumexp of all, and the sum of the cotangents,
+  /// a ring there and back in as many turns as double the ranks.
+  double ofExchanges(int64_t tokens, int64_t features, int64_t parts) const {
+    constexpr double each = 2; // bytes of bf16
+    double bytes = each * static_cast<double>(tokens) * static_cast<double>(features) / (ranks / tp),
+           message = machine.linkLatency + bytes / machine.linkBandwidth, turns = std::ceil(std::log2(parts));
+    if (parts == 1)
+      return 2 * message;
+    return 2 * message + static_cast<double>(parts - 1) * message + 3 * turns * machine.linkLatency +
+           2 * bytes / machine.linkBandwidth;
+  }
+
 private:
   double time(double flops, double bytes) const { return std::max(flops / machine.flops, bytes / machine.bandwidth); }
   double products(double flops, double tokenBytes, double weightBytes, double elements) const {
@@ -86,8 +99,10 @@ private:
 
 StageCosts braid::stageCosts(const Machine &machine, const Mesh &mesh) {
   Seconds seconds(machine, mesh);
-  return {[=](func::FuncOp layer) { return seconds.ofLayer(layer); },
-          [=](int64_t tokens, int64_t features, int64_t words, int64_t parts) {
-            return seconds.ofHead(tokens, features, words, parts);
-          }};
+  return {
+      [=](func::FuncOp layer) { return seconds.ofLayer(layer); },
+      [=](int64_t tokens, int64_t features, int64_t words, int64_t parts) {
+        return seconds.ofHead(tokens, features, words, parts);
+      },
+      [=](int64_t tokens, int64_t features, int64_t parts) { return seconds.ofExchanges(tokens, features, parts); }};
 }

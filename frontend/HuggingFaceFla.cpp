@@ -69,6 +69,8 @@ std::pair<Value, Value> Translation::headsByWidth(StringRef key) {
   if (!given || given->kind != Kind::null) {
     width = named(given ? *given : usual, key);
     heads = shareOfHead(std::move(all), width, key);
+    if (number && !integerIn(*number, INT32_MAX))
+      errors.report("num_heads", describe(*number) + " is not an integer above 0; " + key.str() + " says the heads");
   } else if (number) {
     heads = named(*number, "num_heads");
     width = shareOfHead(std::move(all), heads, "num_heads");
@@ -299,8 +301,11 @@ void Translation::layersOfFla(const Value &layers, Value &mixers, std::string &p
       return errors.report(at + ".layers", describe(own) + " is not a list; valid: numbers of layers");
     for (auto [i, layer] : llvm::enumerate(own.items)) {
       std::string place = llvm::formatv("{0}.layers[{1}]", at, i);
-      if (layer.kind != Kind::integer || layer.integer < 0 || layer.integer >= static_cast<int64_t>(each.size()))
+      if (layer.kind != Kind::integer || layer.integer < 0 ||
+          (layer.integer >= static_cast<int64_t>(each.size()) && integerIn(layers, 1024)))
         errors.report(place, describe(layer) + " is no layer; valid: 0 to num_hidden_layers - 1");
+      else if (layer.integer >= static_cast<int64_t>(each.size()))
+        continue; // nobody knows how many there are
       else if (char &known = each[static_cast<size_t>(layer.integer)]; known != 'L')
         errors.report(place, describe(layer) + " is named twice; valid: once");
       else

@@ -17,7 +17,9 @@ Value Translation::valuesOfRwkv(const Value &layers, const Value &heads, int64_t
           "value_dim",
           llvm::formatv("has {0} layers; valid: num_hidden_layers, {1}", all.items.size(), layers.integer).str());
     for (auto [i, each] : llvm::enumerate(all.items))
-      if (!isEqual(each, all.items[0]))
+      if (!integerIn(each, INT32_MAX))
+        errors.report(llvm::formatv("value_dim[{0}]", i).str(), describe(each) + " is not an integer above 0");
+      else if (integerIn(all.items[0], INT32_MAX) && !isEqual(each, all.items[0]))
         errors.report(llvm::formatv("value_dim[{0}]", i).str(),
                       describe(each) + " is not that of the first layer, " + describe(all.items[0]) +
                           ", with whose values this one mixes its own; valid: equal ones");
@@ -25,9 +27,9 @@ Value Translation::valuesOfRwkv(const Value &layers, const Value &heads, int64_t
   }
   if (!integerIn(all, INT32_MAX) || !integerIn(heads, INT32_MAX))
     return all;
-  bool follows = !given && errors.number() != before; // from heads that have been reported
-  if (!follows && all.integer % heads.integer)
-    errors.report("value_dim", llvm::formatv("{0} of {1} heads is no whole number; valid: a multiple of hidden_size",
+  bool known = errors.number() == before; // else heads have been reported
+  if (known && all.integer % heads.integer)
+    errors.report("value_dim", llvm::formatv("{0} of {1} heads is no whole number; valid: a multiple of the heads",
                                              all.integer, heads.integer)
                                    .str());
   return named(numberValue(std::max<int64_t>(1, all.integer / heads.integer)), all.origin + " of a head", all.line);

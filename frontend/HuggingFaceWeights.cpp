@@ -362,6 +362,8 @@ Value WeightNames::run() {
     unread.push_back(stringValue("model.mtp_*")); // the same
   if (beside)
     unread.push_back(stringValue("model.visual.*"));
+  if (family == "hgrn2") // of layers that may all be attention
+    unread.push_back(stringValue("model.lower_bounds"));
   if (family == "minimax") // powers of its decays
     for (StringRef name : {"*.query_decay", "*.key_decay", "*.diagonal_decay"})
       unread.push_back(stringValue(name));

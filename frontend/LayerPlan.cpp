@@ -110,14 +110,14 @@ std::vector<int64_t> braid::shareOut(const std::vector<double> &costs, double la
   return begins;
 }
 
-double braid::stepCost(const std::vector<double> &costs, double last, const std::vector<int64_t> &begins,
-                       int64_t microBatches) {
-  double sum = 0, dearest = 0;
+double braid::stepCost(const std::vector<double> &costs, double last, double each, double exchanges,
+                       const std::vector<int64_t> &begins, int64_t microBatches) {
+  double sum = each + exchanges, dearest = 0;
   for (size_t s = 0; s + 1 < begins.size(); ++s) {
     double own =
         std::accumulate(costs.begin() + begins[s], costs.begin() + begins[s + 1], s + 2 == begins.size() ? last : 0.0);
     sum += own;
     dearest = std::max(dearest, own);
   }
-  return sum + static_cast<double>(microBatches - 1) * dearest;
+  return sum + static_cast<double>(microBatches - 1) * std::max(dearest + each, exchanges);
 }

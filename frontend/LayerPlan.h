@@ -31,9 +31,10 @@ std::vector<LayerGroup> planLayers(const ModelSpec &spec, int64_t begin, int64_t
 /// The layers with which each stage of a pipeline begins, and the number of all: `costs` of layers one behind the other so
 /// shared out that the dearest stage is as cheap as can be. `last` is what the last stage does beside its layers; it may have none.
 std::vector<int64_t> shareOut(const std::vector<double> &costs, double last, int64_t stages);
-/// What a step of so many micro-batches costs on these stages: one goes through all of them, others follow as fast as the dearest stage lets them.
-double stepCost(const std::vector<double> &costs, double last, const std::vector<int64_t> &begins,
-                int64_t microBatches);
+/// What a step of so many micro-batches costs on these stages: one goes through all of them, others follow as fast as the dearest stage and its
+/// exchanges with others let them. Each stage has `each` to do beside its layers.
+double stepCost(const std::vector<double> &costs, double last, double each, double exchanges,
+                const std::vector<int64_t> &begins, int64_t microBatches);
 
 } // namespace braid
 

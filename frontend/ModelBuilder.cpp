@@ -141,11 +141,10 @@ std::pair<std::vector<int64_t>, bool> ModelBuilder::shareOutStages() {
   };
   double head = headOf(1), part = headOf(count);
   std::vector<int64_t> ofLast = beginsWith(head), ofAll = beginsWith(0);
-  // All stages are at their parts of it at one time. That they keep activations of kHeadDelay more micro-batches, and exchange what the head
-  // reads, is to be worth it.
+  // All stages are at their parts of it at one time. That they keep activations of kHeadDelay more micro-batches is to be worth it.
   constexpr double leastGain = 1.02;
-  double last = stepCost(layers, head, ofLast, parts),
-         all = leastGain * (stepCost(layers, 0, ofAll, parts) + static_cast<double>(parts) * part);
+  double last = stepCost(layers, head, 0, costs.exchanges(tokens, spec.dModel, 1), ofLast, parts),
+         all = leastGain * stepCost(layers, 0, part, costs.exchanges(tokens, spec.dModel, count), ofAll, parts);
   bool can = !spec.tieEmbeddings && spec.vocabSize % spec.schedule.wordRanks == 0;
   bool divides = spec.schedule.headStages == "all" || (spec.schedule.headStages == "auto" && can && all < last);
   return {divides ? ofAll : ofLast, divides};

@@ -15,6 +15,10 @@ struct StageCosts {
   /// Of one of `parts` stages that have words of it.
   std::function<double(int64_t tokens, int64_t features, int64_t words, int64_t parts)> head =
       [](int64_t, int64_t, int64_t, int64_t) { return 0.0; };
+  /// What a stage exchanges with others, with what the head needs where `parts` stages have words of it.
+  std::function<double(int64_t tokens, int64_t features, int64_t parts)> exchanges = [](int64_t, int64_t, int64_t) {
+    return 0.0;
+  };
 };
 
 /// Entry points init, train_step (forward only; Differentiate adds the rest; accumulate_step where several make one

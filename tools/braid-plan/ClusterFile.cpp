@@ -153,15 +153,19 @@ Machine plan::machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRe
   for (auto [from, to] : {std::pair(&mesh.dense, &ranks.dense), std::pair(&mesh.expert, &ranks.expert)})
     for (const Mesh::Axis &axis : *from)
       to->push_back({axis.name, static_cast<uint32_t>(axis.size)});
+  // What experts exchange, else what stages do.
   std::vector<uint32_t> members = ranks.members(0, "ep").value_or(std::vector<uint32_t>{0});
+  CollectiveKind kind = CollectiveKind::allToAll;
+  if (members.size() < 2) {
+    members = ranks.members(0, "pp").value_or(std::vector<uint32_t>{0});
+    kind = CollectiveKind::shift;
+  }
   // Apart: of a large latency and a small time of the bytes the sum keeps only the first.
   Cluster instant = cluster;
   for (Link *link : {&instant.node, &instant.network, instant.exchanges ? &*instant.exchanges : nullptr})
     if (link)
       link->latency = 0;
-  auto seconds = [&](const Cluster &on, double bytes) {
-    return collectiveSeconds(on, CollectiveKind::allToAll, members, bytes);
-  };
+  auto seconds = [&](const Cluster &on, double bytes) { return collectiveSeconds(on, kind, members, bytes); };
   const Device &device = cluster.device;
   Machine machine{device.flops(dtype) * device.efficiency, device.bandwidth * device.efficiency, device.overhead, 1e10,
                   0};

@@ -4,6 +4,7 @@
 #include "frontend/ModelSpec.h"
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
+#include "runtime/io/TensorNames.h"
 #include "tools/braid-plan/Commands.h"
 #include "tools/braid-plan/Forecast.h"
 #include "tools/common/InputFile.h"
@@ -105,6 +106,7 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
     llvm::erase_if(given, [&](llvm::StringRef word) { return word.starts_with(flag); });
   };
   drop("pp", "--stage-order=", compile.stageOrder);
+  drop("pp", "--head-stages=", compile.headStages);
   drop("ep", "--expert-room=", compile.expertRoom);
   drop("sp", "--sp-algorithm=", compile.spAlgorithm);
   compile.machine = plan::machineOf(cluster, ranks, dtype);
@@ -134,6 +136,15 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   planned.fits = static_cast<double>(planned.memory) <= cluster.device.memory;
   if (double parts = plan::numberOf(*program, "train.micro_batches", 1); parts > 1 && !compile.microBatches)
     planned.flags += fmt::format(" --micro-batches={:.0f}", parts);
+  // How this cluster has layers and head shared out: another machine that compiles them may do otherwise.
+  if (program->stages() > 1) {
+    std::vector<size_t> layers;
+    for (uint32_t stage = 0; stage < program->stages(); ++stage)
+      layers.push_back(runtime::layersOf(*program->stage(stage)).size());
+    planned.flags += fmt::format(" --stage-layers={} --head-stages={}", fmt::join(layers, ","),
+                                 program->metadata("schedule.head_stages").value_or("auto"));
+    llvm::erase_if(given, [](llvm::StringRef word) { return word.starts_with("--head-stages="); });
+  }
   for (const std::string &flag : given)
     planned.flags += " " + flag;
   return planned;
@@ -215,6 +226,7 @@ int run(Options options) {
   CompileOptions alone = options.job.options;
   alone.mesh.clear();
   alone.stageOrder.reset();
+  alone.headStages.reset();
   alone.expertRoom.reset();
   alone.spAlgorithm.reset();
   llvm::FailureOr<ModelSpec> spec = readModel(alone, *model, options.job.input);

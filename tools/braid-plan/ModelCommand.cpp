@@ -264,6 +264,7 @@ Json toJson(const Plan &plan) {
   if (stages.size() > 1) {
     json["memory"]["stage"] = memory.program.ownStage();
     json["stages"] = stagesOf(plan);
+    json["head_stages"] = program.metadata("schedule.head_stages").value_or("last");
   }
   if (std::optional<runtime::Activations> activations = memory.activations())
     json["memory"]["activations"] = toJson(*activations);
@@ -358,6 +359,8 @@ void printStages(const Plan &plan) {
     fmt::print("\n");
   }
   const runtime::Program &program = plan.program;
+  if (program.metadata("schedule.head_stages") == "all")
+    fmt::print("  head         words on all stages\n");
   // It has no more layers than others, but the whole head, and could have a part of it.
   size_t layers = 0;
   for (const auto &stage : plan.stages)
