@@ -52,8 +52,8 @@ std::optional<Cluster> parseCluster(llvm::StringRef text, llvm::StringRef filena
 /// one like it at the same time, so ranks of a node share its link to the network.
 double collectiveSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members, double bytes);
 
-/// What the compiler chooses orders by on these ranks: rates that kernels reach, and what an exchange between the ranks of
-/// ep takes.
+/// What the compiler chooses by on these ranks: rates that kernels reach, and what an exchange between the ranks of ep
+/// takes; without such ranks a message between stages.
 Machine machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRef dtype);
 
 /// Ranks that are such a machine each: the other way round.
