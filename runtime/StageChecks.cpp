@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 namespace braid::runtime {
 namespace {
@@ -224,19 +225,21 @@ Status checkTied(const Program &program) {
 // What is cut over stages, all of them have, cut alike: a part that none has could be read and written by nobody.
 Status checkAcrossStages(const Program &program) {
   for (uint32_t stage = 0; stage < program.stages(); ++stage) {
-    auto view = program.stage(stage);
+    auto view = program.stage(stage), other = program.stage((stage + 1) % program.stages());
+    auto nameOf = [](const TensorInfo &tensor) { return tensor.layers.empty() ? tensor.name : tensor.layerName(0); };
+    std::unordered_map<std::string, const TensorInfo *> parts;
+    for (const TensorInfo &tensor : other->tensors())
+      parts.emplace(nameOf(tensor), &tensor);
     for (const TensorInfo &tensor : view->tensors()) {
       if (!view->isAcrossStages(tensor))
         continue;
-      auto other = program.stage((stage + 1) % program.stages());
-      bool known = std::ranges::any_of(other->tensors(), [&](const TensorInfo &same) {
-        return same.name == tensor.name && same.role == tensor.role && same.of == tensor.of &&
-               same.slot == tensor.slot && same.layers == tensor.layers && same.shape == tensor.shape &&
-               std::ranges::equal(same.shards, tensor.shards, [](const ShardInfo &a, const ShardInfo &b) {
-                 return a.dim == b.dim && a.axis == b.axis;
-               });
-      });
-      if (!known)
+      auto found = parts.find(nameOf(tensor));
+      const TensorInfo *same = found == parts.end() ? nullptr : found->second;
+      if (!same || same->role != tensor.role || same->of != tensor.of || same->slot != tensor.slot ||
+          same->layers != tensor.layers || same->shape != tensor.shape ||
+          !std::ranges::equal(same->shards, tensor.shards, [](const ShardInfo &a, const ShardInfo &b) {
+            return a.dim == b.dim && a.axis == b.axis;
+          }))
         return corrupt("tensor '{}' of stage {} is a part of one that lies across stages, but stage {} has no such "
                        "part; valid: all stages have one, or a tensor is of one stage alone",
                        tensor.name, stage, other->ownStage());

@@ -29,8 +29,6 @@ namespace braid {
 
 namespace {
 
-constexpr StringLiteral kHeadInput = "stage.head_input";
-
 /// Which stage of how many an entry is.
 struct StagePlace {
   int64_t stage = 0, stages = 1;
@@ -148,7 +146,7 @@ private:
       else if (role == kStageCotangent)
         kind = Kind::cotangent, boundary(name).cotangentInput = i;
       else if (role == kStageBroadcast)
-        kind = Kind::broadcast, headInput = i;
+        kind = Kind::broadcast, headInput = i, headName = name;
       else if (role == "gradient")
         kind = Kind::sum;
       else if (role == "input" && dims && !dims.empty() && dims[0] == builder.getStringAttr("batch"))
@@ -165,7 +163,7 @@ private:
       else if (role == kStageCotangent)
         boundary(name).cotangentOutput = i;
       else if (role == kStageBroadcast)
-        headOutput = i;
+        headOutput = i, headName = name;
       else if (role == "output" || (role == "gradient" && function.getResultAttr(i, attrs::alias)))
         continue;
       else
@@ -431,10 +429,10 @@ private:
     for (CommStartOp start : std::exchange(sent, {}))
       (void)await(builder, start);
     if (std::optional<int64_t> m = behind(0); m && headInput)
-      comes = startExchange(builder, kHeadInput, at, at.stages - 1, Value(), body.getArgument(*headInput).getType(), m);
+      comes = startExchange(builder, headName, at, at.stages - 1, Value(), body.getArgument(*headInput).getType(), m);
     else if (m)
       for (int64_t other = 0; other + 1 < at.stages; ++other)
-        sent.push_back(startExchange(builder, kHeadInput, at, other, of(*m, *headOutput), Type(), m));
+        sent.push_back(startExchange(builder, headName, at, other, of(*m, *headOutput), Type(), m));
     // What the last stage will wait for, before what a later micro-batch begins.
     std::optional<int64_t> begun = behind(1);
     if (begun && headInput)
@@ -494,6 +492,7 @@ private:
   std::vector<Argument> arguments;
   SmallVector<Boundary> boundaries;
   std::optional<unsigned> headInput, headOutput; ///< argument of another stage than the last, result of that
+  StringRef headName;
   DenseMap<Operation *, Work> work; ///< of those that another stage waits for
   bool backward = false;
   std::vector<IRMapping> maps; ///< of each micro-batch
