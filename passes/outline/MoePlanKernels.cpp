@@ -90,7 +90,8 @@ void addUp(KernelBuilder &k, int64_t columns, Var counts) {
 }
 
 /// offsets = exclusive sums of what experts take: their counts, or expert_rows. Of the rows of a peer's experts, which
-/// begin at row peer * peer_rows, first[e] is the first of expert e, and room[e] of its assignments have a row.
+/// begin at row peer * peer_rows, first[e] is the first of expert e, and room[e] of its assignments have a row. Of a rank
+/// without peers no offset is beyond its rows, whatever experts are said to take: who reads rows up to one does not look.
 void divide(KernelBuilder &k, Var counts, Var first, Var room, bool peers) {
   Var offsets = list(k, "offsets");
   Var overflow = k.buffer("overflow", k.i32(), {1}), exchange = k.buffer("exchange", k.i32(), {1});
@@ -101,12 +102,13 @@ void divide(KernelBuilder &k, Var counts, Var first, Var room, bool peers) {
     Var width = select(gt(expertRows, 0), splat(toI32(k, expertRows), {kExperts}), count);
     return select(lt(lane, toI32(k, experts - e)), width, none);
   };
+  auto withinRows = [&](Var offset) { return peers ? offset : max(min(offset, peerRows), 0); };
   Vars total = k.loop(0, experts, kExperts, {zero}, [&](Var e, ArrayRef<Var> before) {
     Var width = taken(e, k.load(counts, {e}, {kExperts}, {.limit = experts}));
-    k.store(cumsum(width, 0) - width + before[0], offsets, {e}, {.limit = experts});
+    k.store(withinRows(cumsum(width, 0) - width + before[0]), offsets, {e}, {.limit = experts});
     return Vars{before[0] + sum(width, 0)};
   });
-  k.put(total[0], offsets, {experts});
+  k.put(withinRows(total[0]), offsets, {experts});
   Vars beyond = k.loop(0, experts, kExperts, {zero}, [&](Var e, ArrayRef<Var> before) {
     Var count = k.load(counts, {e}, {kExperts}, {.limit = experts}), width = taken(e, count);
     Var inside = k.load(offsets, {e}, {kExperts}, {.limit = experts}), start = inside;
