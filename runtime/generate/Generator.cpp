@@ -1,6 +1,6 @@
 #include "runtime/generate/Generator.h"
 
-#include "runtime/ThreadPool.h"
+#include "runtime/generate/Continuations.h"
 #include "runtime/generate/Sampler.h"
 #include "runtime/io/Shape.h"
 #include "runtime/io/TensorNames.h"
@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <optional>
 
 namespace braid::runtime {
@@ -120,6 +119,10 @@ const Generator::Bucket &Generator::bucketFor(size_t tokens) const {
   return padded ? *std::prev(fits) : *fits;
 }
 
+size_t Generator::callLength(size_t tokens) const {
+  return std::min(tokens, static_cast<size_t>(bucketFor(tokens).length));
+}
+
 Status Generator::check(std::span<const Piece> pieces) const {
   for (size_t i = 0; i < pieces.size(); ++i) {
     const Piece &piece = pieces[i];
@@ -192,18 +195,8 @@ Expected<std::span<const float>> Generator::feed(std::span<const int32_t> tokens
   return logits(0);
 }
 
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// A text in the making.
-struct Text {
-  size_t prompt;
-  Sampler sampler;
-  int32_t token; // the last one
-};
-
-Status checkPrompts(const Generator &generator, std::span<const std::vector<int32_t>> prompts, int64_t maxTokens) {
+static Status checkPrompts(const Generator &generator, std::span<const std::vector<int32_t>> prompts,
+                           int64_t maxTokens) {
   if (maxTokens < 0)
     return Status::error("the number of tokens to generate must not be negative: {}", maxTokens);
   for (size_t n = 0; n < prompts.size(); ++n)
@@ -211,8 +204,6 @@ Status checkPrompts(const Generator &generator, std::span<const std::vector<int3
       return prompts.size() == 1 ? status : status.withContext(fmt::format("prompt {}", n));
   return Status::success();
 }
-
-} // namespace
 
 Status checkPrompt(const Generator &generator, std::span<const int32_t> prompt, int64_t maxTokens) {
   if (prompt.empty())
@@ -235,77 +226,37 @@ Expected<GenerateResult> generate(Generator &generator, std::span<const std::vec
                                   const std::function<AfterToken(size_t, int32_t)> &emit) {
   BRAID_TRY(checkPrompts(generator, prompts, maxTokens));
   BRAID_TRY(Sampler::create(options, generator.vocabulary(), choices).status());
+  Continuations batch(generator, {.choices = choices});
   GenerateResult result;
   result.tokens.resize(prompts.size());
-  std::vector<std::optional<Text>> texts(generator.sequences());
-  std::vector<Generator::Piece> pieces;
-  size_t next = 0; // prompt
-  bool stopped = false;
-  auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  // Draws the next token of every text that was fed; one that ends makes room.
-  std::vector<Status> drawn(texts.size(), Status::success());
-  auto draw = [&]() -> Status {
-    auto one = [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin; maxTokens > 0 && i < end; ++i) {
-        Text &text = *texts[pieces[static_cast<size_t>(i)].sequence];
-        std::span<const float> logits = generator.logits(pieces[static_cast<size_t>(i)].sequence);
-        Expected<int32_t> token = text.sampler.sample(logits, result.tokens[text.prompt].size());
-        drawn[static_cast<size_t>(i)] = token ? Status::success() : token.status();
-        text.token = token ? *token : 0;
-      }
-    };
-    generator.pool().parallelFor(0, static_cast<int64_t>(pieces.size()), 1, one);
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      std::optional<Text> &text = texts[pieces[i].sequence];
-      std::vector<int32_t> &tokens = result.tokens[text->prompt];
-      if (maxTokens > 0) {
-        BRAID_TRY(prompts.size() == 1 ? drawn[i] : drawn[i].withContext(fmt::format("prompt {}", text->prompt)));
-        tokens.push_back(text->token);
-        ++result.generatedTokens;
-      }
-      AfterToken after = maxTokens > 0 ? emit(text->prompt, text->token) : AfterToken::endText;
-      stopped = after == AfterToken::endAll;
-      if (stopped)
-        return Status::success();
-      if (after == AfterToken::endText || static_cast<int64_t>(tokens.size()) == maxTokens)
-        text.reset();
+  Status status = Status::success();
+  auto add = [&](uint64_t prompt, const Expected<int32_t> &token, std::span<const float>) {
+    if (!token) {
+      status = prompts.size() == 1 ? token.status() : token.status().withContext(fmt::format("prompt {}", prompt));
+      return AfterToken::endAll;
     }
-    return Status::success();
+    result.tokens[prompt].push_back(*token);
+    return emit(prompt, *token);
   };
-  while (!stopped) {
-    Clock::time_point start = Clock::now();
-    pieces.clear();
+  for (size_t next = 0;;) {
     // A call for prompts takes as long for one as for all rows: they wait for each other until a quarter is free.
-    auto ended = static_cast<size_t>(std::ranges::count_if(texts, [](const auto &text) { return !text; }));
-    bool enough = 4 * ended >= texts.size();
-    for (size_t i = 0; enough && i < texts.size() && next < prompts.size(); ++i) {
-      if (texts[i])
-        continue;
+    bool enough = 4 * batch.room() >= batch.sequences();
+    for (; enough && next < prompts.size() && batch.room() > 0; ++next) {
       SamplerOptions own = options;
       own.seed += next;
-      BRAID_ASSIGN(Sampler sampler, Sampler::create(own, generator.vocabulary(), choices));
-      generator.reset(i);
-      texts[i].emplace(Text{next, std::move(sampler), 0});
-      pieces.push_back({i, std::span<const int32_t>(prompts[next])});
-      result.promptTokens += prompts[next++].size();
+      BRAID_TRY(batch.begin(next, {prompts[next], maxTokens, own}).status());
     }
-    if (!pieces.empty()) {
-      BRAID_TRY(generator.feed(pieces));
-      result.promptSeconds += since(start);
-      start = Clock::now();
-      BRAID_TRY(draw());
-      result.decodeSeconds += since(start);
-      continue; // a text of one token has made room again
-    }
-    for (size_t i = 0; i < texts.size(); ++i)
-      if (texts[i])
-        pieces.push_back({i, std::span<const int32_t>(&texts[i]->token, 1)});
-    if (pieces.empty())
+    if (batch.empty())
       break;
-    BRAID_TRY(generator.feed(pieces));
-    BRAID_TRY(draw());
-    result.decodeSeconds += since(start);
+    BRAID_ASSIGN(bool goesOn, batch.step(add));
+    BRAID_TRY(status);
+    if (!goesOn)
+      break;
   }
+  result.promptTokens = batch.counts().promptTokens;
+  result.generatedTokens = batch.counts().drawnTokens;
+  result.promptSeconds = batch.counts().promptSeconds;
+  result.decodeSeconds = batch.counts().decodeSeconds;
   return result;
 }
 

@@ -45,6 +45,8 @@ public:
   ThreadPool &pool() const { return session->pool(); }
   // Lengths of the buckets, longest first; 1 is decode.
   std::vector<int64_t> buckets() const;
+  // Of so many tokens of one sequence, how many the first call takes. Fed call by call they are cut as they are at once.
+  size_t callLength(size_t tokens) const;
 
 private:
   explicit Generator(Session &session) : session(&session) {}

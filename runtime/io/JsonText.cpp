@@ -92,6 +92,22 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text) {
   }
 }
 
+size_t jsonDepth(std::string_view text) {
+  size_t depth = 0, most = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"')
+      quoted = !quoted;
+    else if (quoted && text[i] == '\\')
+      ++i;
+    else if (!quoted && (text[i] == '[' || text[i] == '{'))
+      most = std::max(most, ++depth);
+    else if (!quoted && (text[i] == ']' || text[i] == '}') && depth > 0)
+      --depth;
+  }
+  return most;
+}
+
 static std::string asciiOf(const nlohmann::json &value) {
   return value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
 }
@@ -107,6 +123,10 @@ std::string shownValue(const nlohmann::json &value) {
   constexpr size_t most = 40;
   std::string text = asciiOf(value);
   return text.size() > most ? text.substr(0, most) + ".." : text;
+}
+
+std::string shownValue(const nlohmann::ordered_json &value) {
+  return value.is_primitive() ? shownValue(nlohmann::json(value)) : value.type_name();
 }
 
 } // namespace braid::runtime

@@ -11,11 +11,15 @@ namespace braid::runtime {
 // name.
 Expected<nlohmann::json> parseJsonObject(std::string_view text);
 
+// Of a text of JSON, how many lists and objects are in each other: what is deep takes the stack of who reads or frees it.
+size_t jsonDepth(std::string_view text);
+
 // The library's sentence without its number and its own idea of the place.
 std::string_view jsonReason(const nlohmann::json::exception &error);
 
 // A value in a message: the kind of a list or object, which may be as deep as its text is long; of others 40 letters.
 std::string shownValue(const nlohmann::json &value);
+std::string shownValue(const nlohmann::ordered_json &value);
 
 // Of any bytes: what is no letter of ASCII as JSON has it (\n, \u0007), what is no text as \ufffd.
 std::string escaped(std::string_view text);

@@ -45,6 +45,21 @@ Status Rank::gather(std::span<const std::byte> own, std::span<std::byte> all, co
   return Status::success();
 }
 
+Expected<std::string> Rank::fromFirst(std::string bytes, const char *name) {
+  if (worldSize() == 1)
+    return bytes;
+  auto size = static_cast<uint64_t>(bytes.size());
+  std::vector<uint64_t> sizes(static_cast<size_t>(worldSize()));
+  BRAID_TRY(gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)), name));
+  if (sizes[0] == 0)
+    return std::string();
+  bytes.resize(sizes[0]); // ranks bring equally many
+  std::string all(sizes[0] * sizes.size(), '\0');
+  BRAID_TRY(gather(std::as_bytes(std::span(bytes)), std::as_writable_bytes(std::span(all)), name));
+  all.resize(sizes[0]);
+  return all;
+}
+
 Status agreeOn(Communicator &world, std::span<const Rank::Value> values, const char *name) {
   using Text = std::array<char, 64>;
   std::vector<Text> own(values.size()), all(values.size() * static_cast<size_t>(world.size()));

@@ -29,6 +29,8 @@ public:
   Expected<bool> any(bool flag, const char *name);
   // Collective. `all` receives the bytes of every rank, in rank order.
   Status gather(std::span<const std::byte> own, std::span<std::byte> all, const char *name);
+  // Collective. What the first rank brings.
+  Expected<std::string> fromFirst(std::string bytes, const char *name);
   // Collective. Success when every rank brings the same values: (what it is called in the error, as text; what stands
   // behind 63 characters does not count). Ranks that are processes were started one by one and read files of their own.
   struct Value {

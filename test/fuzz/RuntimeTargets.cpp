@@ -1,4 +1,4 @@
-// What the runtime reads: program files, checkpoint indices, safetensors and NumPy files, training data.
+// What the runtime reads: program files, checkpoint indices, safetensors and NumPy files, training data, requests.
 #include "test/fuzz/FuzzTargets.h"
 
 #include "runtime/Program.h"
@@ -8,6 +8,7 @@
 #include "runtime/io/Npy.h"
 #include "runtime/io/Safetensors.h"
 #include "runtime/io/Shape.h"
+#include "runtime/serve/ApiRequest.h"
 #include "runtime/template/Template.h"
 #include "runtime/text/Tokenizer.h"
 #include "runtime/train/CheckpointIndex.h"
@@ -141,6 +142,14 @@ void chatTemplate(std::span<const uint8_t> bytes) {
     std::abort();
 }
 
+// The body of a request for a text, and for the answer of a chat.
+void request(std::span<const uint8_t> bytes) {
+  std::string_view body(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  for (auto *read : {&readCompletion, &readChatCompletion})
+    if (auto asked = (*read)(body); asked && (asked->prompts.empty() || asked->count < 1))
+      std::abort();
+}
+
 // A regular expression, and behind the first newline the text in which it is looked for.
 void pattern(std::span<const uint8_t> bytes) {
   std::string_view input(reinterpret_cast<const char *>(bytes.data()), bytes.size());
@@ -202,7 +211,8 @@ constexpr Target table[] = {{"program", program},
                             {"data", data},
                             {"tokenizer", tokenizer},
                             {"template", chatTemplate},
-                            {"pattern", pattern}};
+                            {"pattern", pattern},
+                            {"request", request}};
 
 } // namespace
 

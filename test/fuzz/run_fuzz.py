@@ -19,7 +19,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRAILER = 32  # of a program file: runtime/schema/ProgramTrailer.h
 TARGETS = {"npy": "runtime", "safetensors": "runtime", "checkpoint-index": "runtime", "import": "runtime",
-           "program": "runtime", "data": "runtime", "tokenizer": "runtime", "template": "runtime", "pattern": "runtime", "description": "compiler", "module": "compiler"}
+           "program": "runtime", "data": "runtime", "tokenizer": "runtime", "template": "runtime", "pattern": "runtime", "request": "runtime", "description": "compiler", "module": "compiler"}
 # Modules and descriptions are slower to read.
 SHARE = {"tokenizer": 0.5, "template": 0.5, "description": 0.25, "module": 0.1}
 LIMITS = ["-rss_limit_mb=4096", "-malloc_limit_mb=2048", "-timeout=60", "-max_len=65536", "-print_final_stats=1"]
@@ -101,6 +101,15 @@ def pattern_seeds():
     for expression in (r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
                        r"[\p{Lu}\p{Ll}&&[^\p{Han}]]+|\p{Han}", r"(?m:.)x{,3}|[[:alpha:]_]+\h", r"\w+|[^\w\s]+|\u4e2d", r"(a|b*)+c|^|$"):
         yield (expression + text).encode()
+
+
+def request_seeds():
+    common = {"model": "m", "temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 3, "n": 2, "stop": ["a", "b"], "stream": True, "stream_options": {"include_usage": True},
+              "max_tokens": 9, "ignore_eos": True, "return_token_ids": True, "presence_penalty": 0, "logit_bias": {}, "response_format": {"type": "text"}, "user": None}
+    yield json.dumps(common | {"prompt": ["text", [1, 2]], "echo": True, "best_of": 2, "suffix": ""}).encode()
+    messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": [1]}"}}]}]
+    yield json.dumps(common | {"messages": messages, "tools": [{"type": "function"}], "documents": [], "chat_template_kwargs": {"x": 1}, "logprobs": True, "top_logprobs": 3,
+                               "tool_choice": "auto", "max_completion_tokens": 9}).encode()
 
 
 def program_seeds(work):
@@ -195,7 +204,7 @@ def module_seeds():
 
 def seeds(target, work):
     made = {"npy": npy_seeds, "safetensors": safetensors_seeds, "checkpoint-index": index_seeds, "import": import_seeds, "data": data_seeds,
-            "tokenizer": tokenizer_seeds, "template": template_seeds, "pattern": pattern_seeds, "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
+            "tokenizer": tokenizer_seeds, "template": template_seeds, "pattern": pattern_seeds, "request": request_seeds, "program": lambda: program_seeds(work), "description": description_seeds, "module": module_seeds}
     corpus = os.path.join(work, target)
     shutil.rmtree(corpus, ignore_errors=True)
     os.makedirs(corpus)

@@ -21,6 +21,7 @@ using Action = std::function<runtime::Status()>;
 Action addTrain(CLI::App &command);
 Action addEval(CLI::App &command);
 Action addGenerate(CLI::App &command);
+Action addServe(CLI::App &command);
 Action addTokenize(CLI::App &command);
 Action addCall(CLI::App &command);
 Action addExport(CLI::App &command);

@@ -1,12 +1,11 @@
 #include "runtime/ContentHash.h"
+#include "runtime/generate/ContinuationText.h"
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
 #include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
 #include "runtime/io/Words.h"
-#include "runtime/train/ImportedConfig.h"
 #include "runtime/train/Rank.h"
-#include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Prompts.h"
 #include "tools/common/IntegerFlag.h"
 #include "tools/common/NumberFlag.h"
@@ -64,28 +63,6 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
                                {"--seed", number(sampler.seed)}};
   return rank.agree(asked, "generate");
 }
-
-// The text of continuations: bytes as they are, or what a tokenizer makes of the tokens behind their prompt.
-class ContinuationText {
-public:
-  explicit ContinuationText(Tokenizer tokenizer) : tokenizer(std::move(tokenizer)) {}
-
-  Status begin(const Tokens &prompt) {
-    if (!tokenizer)
-      return Status::success();
-    decoder.emplace(tokenizer, /*special=*/false);
-    for (int32_t token : prompt)
-      BRAID_TRY(decoder->add(token).status());
-    return Status::success();
-  }
-  Expected<std::string> add(int32_t token) {
-    return decoder ? decoder->add(token) : Expected<std::string>(std::string(1, static_cast<char>(token)));
-  }
-
-private:
-  Tokenizer tokenizer;
-  std::optional<TextDecoder> decoder;
-};
 
 // Writes texts as they come: of a single prompt the prompt (not of a chat) and each token, as text, or as numbers
 // (1,2,3); of a file of prompts a line of JSON for each, in their order.
@@ -166,22 +143,6 @@ private:
   std::vector<bool> complete;
 };
 
-// Behind which tokens a text ends: --separator, or what lies beside weights that other software wrote; else of chats what
-// lies beside their template.
-Expected<Tokens> endsOf(const Options &options, const Texts &texts, const Prompts &prompts) {
-  BRAID_ASSIGN(std::optional<int64_t> separator, separatorOf(options.separator, texts));
-  if (separator)
-    return Tokens{static_cast<int32_t>(*separator)};
-  Expected<std::string> directory = resolveCheckpoint(options.checkpoint);
-  Tokens ends;
-  if (directory && isImported(*directory)) {
-    BRAID_ASSIGN(ends, endTokensOf(*directory));
-  }
-  if (ends.empty() && prompts.endOfAnswer)
-    ends.push_back(*prompts.endOfAnswer);
-  return ends;
-}
-
 // Who asks for draws from the likely tokens and forgets the temperature gets the likeliest, always the same text; who
 // asks for the likeliest of all gets it at any temperature.
 void warnIdleDraws(const Options &options, size_t choices, const RankOptions &ranks) {
@@ -209,7 +170,7 @@ Status run(const Options &options) {
   BRAID_TRY(checkDType(*program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(*program));
   BRAID_ASSIGN(Prompts prompts, readPrompts(options.prompts, program.get(), vocabulary, texts));
-  BRAID_ASSIGN(Tokens ends, endsOf(options, texts, prompts));
+  BRAID_ASSIGN(Tokens ends, endsOf(options.separator, texts, options.checkpoint, prompts.endOfAnswer));
   if (!prompts.text && !options.separator)
     warnIdle(options.tokenizerFlag, ranks, "the prompts are tokens");
   if (!prompts.chats)

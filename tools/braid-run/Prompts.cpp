@@ -2,7 +2,8 @@
 #include "runtime/generate/Generator.h"
 #include "runtime/io/File.h"
 #include "runtime/io/JsonText.h"
-#include "runtime/template/ChatTemplate.h"
+#include "runtime/train/ImportedConfig.h"
+#include "runtime/train/TensorSource.h"
 
 #include <charconv>
 
@@ -34,107 +35,10 @@ Status checkKept(const std::string &directory) {
   return Status::success();
 }
 
-std::string shown(const Json &value) {
-  return value.is_primitive() ? shownValue(nlohmann::json(value)) : value.type_name();
-}
-
-// Of a text of JSON, how many lists and objects are in each other.
-size_t depthOf(std::string_view json) {
-  size_t depth = 0, most = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    if (json[i] == '"')
-      quoted = !quoted;
-    else if (quoted && json[i] == '\\')
-      ++i;
-    else if (!quoted && (json[i] == '[' || json[i] == '{'))
-      most = std::max(most, ++depth);
-    else if (!quoted && (json[i] == ']' || json[i] == '}') && depth > 0)
-      --depth;
-  }
-  return most;
-}
 constexpr size_t mostDepth = 100;
-
-// What turns the prompts of a command into tokens: a tokenizer, or they are bytes; of chats a template before that.
-class PromptReader {
-public:
-  PromptReader(const PromptFlags &flags, const Program *program, int64_t vocabulary, const Texts &texts)
-      : vocabulary(vocabulary), flags(flags), program(program), texts(texts), now(std::time(nullptr)) {
-    if (texts.tokenizer)
-      encoder.emplace(texts.tokenizer);
-  }
-
-  // `instead`: how tokens are given. `whole`: with what is put around a text.
-  Expected<Tokens> tokensOf(std::string_view text, std::string_view instead, bool whole = true) {
-    BRAID_TRY(texts.unread);
-    if (!encoder) {
-      BRAID_ASSIGN(bool bytes, readsBytes(*program));
-      if (!bytes)
-        return Status::error(ErrorCode::unsupported,
-                             "{}: its {} tokens are not bytes: give their --tokenizer, or the prompt as {}",
-                             program->path(), vocabulary, instead);
-      return byteTokens(text);
-    }
-    BRAID_ASSIGN(Tokens tokens, encoder->encode(text, whole));
-    for (int32_t token : tokens)
-      if (token >= vocabulary)
-        return Status::error("the tokenizer {} makes token {} of the prompt, but the vocabulary of {} has 0 to {}",
-                             texts.tokenizer->path(), token, program ? program->path() : texts.tokenizer->path(),
-                             vocabulary - 1);
-    return tokens;
-  }
-
-  // The text of a chat.
-  Expected<std::string> textOf(const Json &value) {
-    BRAID_ASSIGN(Chat chat, chatOf(value));
-    if (!chatTemplate)
-      BRAID_TRY(loadTemplate());
-    for (const auto &[name, member] : variables.items())
-      if (!chat.variables.contains(name))
-        chat.variables[name] = member;
-    return chatTemplate->render(chat, now);
-  }
-
-  std::optional<int32_t> endOfAnswer() const {
-    std::optional<std::string> end = chatTemplate ? chatTemplate->endToken() : std::nullopt;
-    return end && texts.tokenizer ? texts.tokenizer->tokenOf(*end) : std::nullopt;
-  }
-  bool readChats() const { return chatTemplate.has_value(); }
-
-  const int64_t vocabulary;
-
-private:
-  Status loadTemplate() {
-    if (flags.kwargs) {
-      if (depthOf(*flags.kwargs) <= mostDepth)
-        variables = Json::parse(*flags.kwargs, nullptr, /*allow_exceptions=*/false);
-      else
-        variables = nullptr;
-      if (!variables.is_object())
-        return Status::error("--chat-template-kwargs: is no JSON object; valid: {{\"enable_thinking\": false}}");
-    }
-    if (flags.chatTemplate.empty()) {
-      BRAID_TRY(texts.missing); // whose weights are not there has no template either
-      BRAID_TRY(checkKept(texts.directory));
-    }
-    Expected<ChatTemplate> read = ChatTemplate::load(texts.directory, flags.chatTemplate);
-    if (!read)
-      return flags.chatTemplate.empty() && read.status().code() == ErrorCode::notFound
-                 ? Status::error(ErrorCode::notFound, "{}; valid: --chat-template FILE", read.message())
-                 : read.status();
-    chatTemplate = *std::move(read);
-    return Status::success();
-  }
-
-  const PromptFlags &flags;
-  const Program *program;
-  const Texts &texts;
-  const std::time_t now;
-  std::optional<TextEncoder> encoder;
-  std::optional<ChatTemplate> chatTemplate;
-  Json variables = Json::object();
-};
+constexpr std::string_view validPrompts =
+    "valid: a text in quotation marks, token numbers as [1, 2, 3], or messages as [{\"role\": \"user\", \"content\": "
+    "\"text\"}]";
 
 // 1,2,3
 Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
@@ -153,43 +57,19 @@ Expected<Tokens> tokensOfList(std::string_view list, int64_t vocabulary) {
   }
 }
 
-// A line of --prompts: "text", [1, 2, 3], or a chat.
+// A line of --prompts.
 Expected<Tokens> tokensOfLine(std::string_view line, PromptReader &reader, std::optional<std::string> &text) {
-  static constexpr std::string_view valid =
-      "valid: a text in quotation marks, token numbers as [1, 2, 3], or messages as [{\"role\": \"user\", \"content\": "
-      "\"text\"}]";
-  int64_t vocabulary = reader.vocabulary;
-  if (depthOf(line) > mostDepth)
-    return Status::error("is nested deeper than {} levels; {}", mostDepth, valid);
+  if (jsonDepth(line) > mostDepth)
+    return Status::error("is nested deeper than {} levels; {}", mostDepth, validPrompts);
   Json value;
   try {
     value = Json::parse(line);
   } catch (const Json::exception &error) {
     const auto *place = dynamic_cast<const Json::parse_error *>(&error);
     return Status::error("is no JSON{}: {}; {}", place ? fmt::format(", at character {}", place->byte) : "",
-                         jsonReason(error), valid);
+                         jsonReason(error), validPrompts);
   }
-  if (value.is_string()) {
-    text = value.get<std::string>();
-    return reader.tokensOf(*text, "[1, 2, 3]");
-  }
-  if (value.is_object() || (value.is_array() && !value.empty() && value[0].is_object())) {
-    BRAID_ASSIGN(text, reader.textOf(value));
-    return reader.tokensOf(*text, "[1, 2, 3]", /*whole=*/false);
-  }
-  if (!value.is_array())
-    return Status::error("is {}, no prompt; {}", shown(value), valid);
-  Tokens tokens;
-  for (const Json &token : value) {
-    if (!token.is_number_integer())
-      return Status::error("token {} is {}, but the vocabulary has the whole numbers 0 to {}", tokens.size(),
-                           shown(token), vocabulary - 1);
-    if (token < 0 || token >= vocabulary)
-      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shown(token),
-                           vocabulary - 1);
-    tokens.push_back(token.get<int32_t>());
-  }
-  return tokens;
+  return reader.tokensOf(value, text);
 }
 
 Expected<Prompts> promptsOfFile(const std::string &path, PromptReader &reader) {
@@ -255,6 +135,108 @@ Expected<Prompts> promptsOf(const PromptFlags &flags, PromptReader &reader) {
 
 } // namespace
 
+PromptReader::PromptReader(const PromptFlags &flags, const Program *program, int64_t vocabulary, const Texts &texts)
+    : vocabulary(vocabulary), now(std::time(nullptr)), flags(flags), program(program), texts(texts) {
+  if (texts.tokenizer)
+    encoder.emplace(texts.tokenizer);
+}
+
+Expected<Tokens> PromptReader::tokensOf(std::string_view text, std::string_view instead, bool whole) {
+  BRAID_TRY(texts.unread);
+  if (!encoder) {
+    BRAID_ASSIGN(bool bytes, readsBytes(*program));
+    if (!bytes)
+      return Status::error(ErrorCode::unsupported,
+                           "{}: its {} tokens are not bytes: give their --tokenizer, or the prompt as {}",
+                           program->path(), vocabulary, instead);
+    return byteTokens(text);
+  }
+  BRAID_ASSIGN(Tokens tokens, encoder->encode(text, whole));
+  for (int32_t token : tokens)
+    if (token >= vocabulary)
+      return Status::error("the tokenizer {} makes token {} of the prompt, but the vocabulary of {} has 0 to {}",
+                           texts.tokenizer->path(), token, program ? program->path() : texts.tokenizer->path(),
+                           vocabulary - 1);
+  return tokens;
+}
+
+Expected<Tokens> PromptReader::tokensOf(const Json &value, std::optional<std::string> &text) {
+  if (value.is_string()) {
+    text = value.get<std::string>();
+    return tokensOf(*text, "[1, 2, 3]");
+  }
+  if (value.is_object() || (value.is_array() && !value.empty() && value[0].is_object())) {
+    BRAID_ASSIGN(text, textOf(value));
+    return tokensOf(*text, "[1, 2, 3]", /*whole=*/false);
+  }
+  if (!value.is_array())
+    return Status::error("is {}, no prompt; {}", shownValue(value), validPrompts);
+  Tokens tokens;
+  for (const Json &token : value) {
+    if (!token.is_number_integer())
+      return Status::error("token {} is {}, but the vocabulary has the whole numbers 0 to {}", tokens.size(),
+                           shownValue(token), vocabulary - 1);
+    if (token < 0 || token >= vocabulary)
+      return Status::error("token {} is {}, but the vocabulary has 0 to {}", tokens.size(), shownValue(token),
+                           vocabulary - 1);
+    tokens.push_back(token.get<int32_t>());
+  }
+  return tokens;
+}
+
+Expected<std::string> PromptReader::textOf(const Json &value) {
+  BRAID_ASSIGN(Chat chat, chatOf(value));
+  BRAID_TRY(loadTemplate());
+  for (const auto &[name, member] : variables.items())
+    if (!chat.variables.contains(name))
+      chat.variables[name] = member;
+  return chatTemplate->render(chat, now);
+}
+
+std::optional<int32_t> PromptReader::endOfAnswer() const {
+  std::optional<std::string> end = chatTemplate ? chatTemplate->endToken() : std::nullopt;
+  return end && texts.tokenizer ? texts.tokenizer->tokenOf(*end) : std::nullopt;
+}
+
+Status PromptReader::loadTemplate() {
+  if (chatTemplate)
+    return Status::success();
+  if (flags.kwargs) {
+    if (jsonDepth(*flags.kwargs) <= mostDepth)
+      variables = Json::parse(*flags.kwargs, nullptr, /*allow_exceptions=*/false);
+    else
+      variables = nullptr;
+    if (!variables.is_object())
+      return Status::error("--chat-template-kwargs: is no JSON object; valid: {{\"enable_thinking\": false}}");
+  }
+  if (flags.chatTemplate.empty()) {
+    BRAID_TRY(texts.missing); // whose weights are not there has no template either
+    BRAID_TRY(checkKept(texts.directory));
+  }
+  Expected<ChatTemplate> read = ChatTemplate::load(texts.directory, flags.chatTemplate);
+  if (!read)
+    return flags.chatTemplate.empty() && read.status().code() == ErrorCode::notFound
+               ? Status::error(ErrorCode::notFound, "{}; valid: --chat-template FILE", read.message())
+               : read.status();
+  chatTemplate = *std::move(read);
+  return Status::success();
+}
+
+Expected<Tokens> endsOf(const std::optional<std::string> &separator, const Texts &texts, const std::string &checkpoint,
+                        std::optional<int32_t> endOfAnswer) {
+  BRAID_ASSIGN(std::optional<int64_t> token, separatorOf(separator, texts));
+  if (token)
+    return Tokens{static_cast<int32_t>(*token)};
+  Expected<std::string> directory = resolveCheckpoint(checkpoint);
+  Tokens ends;
+  if (directory && isImported(*directory)) {
+    BRAID_ASSIGN(ends, endTokensOf(*directory));
+  }
+  if (ends.empty() && endOfAnswer)
+    ends.push_back(*endOfAnswer);
+  return ends;
+}
+
 Expected<Prompts> readPrompts(const PromptFlags &flags, const Program *program, int64_t vocabulary,
                               const Texts &texts) {
   PromptReader reader(flags, program, vocabulary, texts);
@@ -281,6 +263,10 @@ void addChatOptions(CLI::App &command, CLI::Option_group &group, PromptFlags &fl
   command.add_option("--system", flags.system, "Message of the system in front of that of --chat")
       ->needs(chat)
       ->type_name("TEXT");
+  addTemplateOptions(command, flags);
+}
+
+void addTemplateOptions(CLI::App &command, PromptFlags &flags) {
   flags.chatTemplateFlag = command
                                .add_option("--chat-template", flags.chatTemplate,
                                            "Jinja template of chats, instead of that beside the tokenizer")

@@ -1,4 +1,4 @@
-// braid-run: trains, evaluates, generates from, calls and describes compiled programs (.braid). Contains no compiler.
+// braid-run: trains, evaluates, generates from, serves, calls and describes compiled programs (.braid). Contains no compiler.
 #include "runtime/ThreadPool.h"
 #include "runtime/train/Checkpoint.h"
 #include "runtime/train/ModelDifference.h"
@@ -230,6 +230,7 @@ int main(int argc, char **argv) {
       {"train", "Train a model on text or tokens", addTrain},
       {"eval", "Measure the loss of a trained model on text or tokens", addEval},
       {"generate", "Continue a text with a trained model", addGenerate},
+      {"serve", "Answer requests over HTTP with texts of a trained model", addServe},
       {"tokenize", "Turn texts into tokens, or tokens into texts", addTokenize},
       {"call", "Call one function with NumPy files", addCall},
       {"export", "Write the weights of a checkpoint for other software", addExport},

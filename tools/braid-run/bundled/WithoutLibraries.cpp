@@ -1,9 +1,10 @@
-// Stands in for the parts of the runtime that call oneDNN and MPI, and for tokenizers and chat templates with what
-// matches and normalizes their texts, in braid-run-bundled: programs for CPUs with matrix products, ranks that are
-// processes, and tokenizers are refused.
+// Stands in for the parts of the runtime that call oneDNN, MPI and cpp-httplib, and for tokenizers and chat templates with
+// what matches and normalizes their texts, in braid-run-bundled: programs for CPUs with matrix products, ranks that are
+// processes, tokenizers and serving are refused.
 #include "runtime/comm/MpiWorld.h"
 #include "runtime/cpu/Matmul.h"
 #include "runtime/cpu/WidenedMatmul.h"
+#include "runtime/serve/HttpServer.h"
 #include "runtime/template/ChatTemplate.h"
 #include "runtime/text/Tokenizer.h"
 
@@ -60,5 +61,14 @@ Expected<Chat> chatOf(const nlohmann::ordered_json &) { return noTokenizers(); }
 Expected<ChatTemplate> ChatTemplate::load(const std::string &, const std::string &) { return noTokenizers(); }
 Expected<std::string> ChatTemplate::render(const Chat &, std::time_t) const { return noTokenizers(); }
 std::optional<std::string> ChatTemplate::endToken() const { return std::nullopt; }
+
+struct HttpServer::Impl {};
+HttpServer::~HttpServer() = default;
+Expected<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string &, int) {
+  return Status::error(ErrorCode::unsupported, "this braid-run has no HTTP server; valid: generate");
+}
+int HttpServer::port() const { return 0; }
+void HttpServer::start(Api &, size_t) {}
+void HttpServer::stop() {}
 
 } // namespace braid::runtime

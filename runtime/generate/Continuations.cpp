@@ -1,0 +1,139 @@
+#include "runtime/generate/Continuations.h"
+
+#include "runtime/ThreadPool.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace braid::runtime {
+
+using Clock = std::chrono::steady_clock;
+
+static double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Continuations::Continuations(Generator &generator, const ContinuationOptions &options)
+    : generator(generator), options(options), places(generator.sequences()) {
+  this->options.choices = std::min(options.choices, generator.vocabulary());
+}
+
+size_t Continuations::room() const {
+  return static_cast<size_t>(std::ranges::count_if(places, [](const Place &place) { return !place.running; }));
+}
+
+// The free sequence that has read most of the prompt, all of what it has; else the one that was used longest ago, whose
+// text is the least likely to go on.
+size_t Continuations::placeFor(std::span<const int32_t> prompt, size_t &reused) const {
+  size_t best = places.size();
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Place &place = places[i];
+    if (place.running)
+      continue;
+    std::span<const int32_t> fed = place.fed;
+    bool goesOn = !fed.empty() && fed.size() < prompt.size() && std::ranges::equal(fed, prompt.first(fed.size()));
+    size_t known = goesOn ? fed.size() : 0;
+    if (best == places.size() || known > reused || (known == reused && place.used < places[best].used)) {
+      best = i;
+      reused = known;
+    }
+  }
+  return best;
+}
+
+Expected<size_t> Continuations::begin(uint64_t id, Text text) {
+  BRAID_TRY(checkPrompt(generator, text.prompt, text.maxTokens));
+  BRAID_ASSIGN(Sampler sampler, Sampler::create(text.sampler, generator.vocabulary(), options.choices));
+  size_t reused = 0, at = placeFor(text.prompt, reused);
+  if (at == places.size())
+    return Status::error(ErrorCode::overflow, "all {} sequences have a text", places.size());
+  Place &place = places[at];
+  if (reused == 0) {
+    generator.reset(at);
+    place.fed.clear();
+  }
+  place.used = ++begun;
+  place.running.emplace(Running{id, std::move(text), std::move(sampler), reused});
+  total.reusedTokens += reused;
+  return reused;
+}
+
+void Continuations::end(uint64_t id) {
+  for (Place &place : places)
+    if (place.running && place.running->id == id)
+      place.running.reset();
+}
+
+// What is fed in a round.
+void Continuations::gather() {
+  pieces.clear();
+  auto isRead = [](const Running &running) { return running.read == running.text.prompt.size(); };
+  for (size_t i = 0; i < places.size(); ++i)
+    if (const std::optional<Running> &running = places[i].running; running && !isRead(*running)) {
+      std::span<const int32_t> rest = std::span(running->text.prompt).subspan(running->read);
+      pieces.push_back({i, options.readsBeside ? rest.first(generator.callLength(rest.size())) : rest});
+    }
+  if (!pieces.empty() && !options.readsBeside)
+    return;
+  for (size_t i = 0; i < places.size(); ++i)
+    if (const std::optional<Running> &running = places[i].running; running && isRead(*running))
+      pieces.push_back({i, std::span(&running->token, 1)});
+}
+
+void Continuations::draw(std::span<const size_t> of) {
+  generator.pool().parallelFor(0, static_cast<int64_t>(of.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      size_t at = of[static_cast<size_t>(i)];
+      Running &running = *places[at].running;
+      Expected<int32_t> token = running.sampler.sample(generator.logits(at), static_cast<uint64_t>(running.drawn));
+      running.status = token.status();
+      running.token = token ? *token : 0;
+    }
+  });
+}
+
+Expected<bool> Continuations::step(const Emit &emit) {
+  Clock::time_point start = Clock::now();
+  gather();
+  if (pieces.empty())
+    return true;
+  BRAID_TRY(generator.feed(pieces));
+  bool reads = false;
+  std::vector<size_t> drawn; // from whose logits
+  for (const Generator::Piece &piece : pieces) {
+    Place &place = places[piece.sequence];
+    Running &running = *place.running;
+    if (options.reuses)
+      place.fed.insert(place.fed.end(), piece.tokens.begin(), piece.tokens.end());
+    if (running.read < running.text.prompt.size()) {
+      reads = true;
+      running.read += piece.tokens.size();
+      total.promptTokens += piece.tokens.size();
+    }
+    if (running.read < running.text.prompt.size())
+      continue;
+    if (running.text.maxTokens == 0)
+      place.running.reset();
+    else
+      drawn.push_back(piece.sequence);
+  }
+  if (reads) {
+    total.promptSeconds += since(start);
+    start = Clock::now();
+  }
+  draw(drawn);
+  bool goesOn = true;
+  for (size_t i = 0; goesOn && i < drawn.size(); ++i) {
+    std::optional<Running> &running = places[drawn[i]].running;
+    bool failed = !running->status.ok();
+    total.drawnTokens += !failed;
+    running->drawn += !failed;
+    AfterToken after =
+        emit(running->id, failed ? Expected<int32_t>(running->status) : running->token, generator.logits(drawn[i]));
+    goesOn = after != AfterToken::endAll;
+    if (failed || after == AfterToken::endText || running->drawn == running->text.maxTokens)
+      running.reset();
+  }
+  total.decodeSeconds += since(start);
+  return goesOn;
+}
+
+} // namespace braid::runtime

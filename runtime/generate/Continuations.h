@@ -1,0 +1,82 @@
+// Texts in the making, as many at a time as a generator has sequences. A text is a prompt that is read and tokens that are
+// drawn behind it, one a round; when it ends another takes its sequence. Caches say nothing of other sequences, so a text
+// is, up to rounding, what it is alone. All ranks of a program make the same calls and draw the same tokens.
+#pragma once
+
+#include "runtime/generate/Generator.h"
+#include "runtime/generate/Sampler.h"
+
+#include <optional>
+
+namespace braid::runtime {
+
+struct ContinuationOptions {
+  // Prompts are read a bucket at a time, and a round goes on with texts that have been read; otherwise prompts are read to
+  // their ends first, which takes fewer rounds in all, and others wait.
+  bool readsBeside = false;
+  // A sequence keeps the tokens that it has read, and a prompt that begins with all of them goes on from there. Where a
+  // prompt is cut then depends on what came before, and its numbers are rounded accordingly.
+  bool reuses = false;
+  size_t choices = SIZE_MAX; // tokens at and above it are never drawn
+};
+
+class Continuations {
+public:
+  struct Text {
+    std::vector<int32_t> prompt;
+    int64_t maxTokens = 0; // 0: the prompt is read, and that is all
+    SamplerOptions sampler;
+  };
+
+  Continuations(Generator &generator, const ContinuationOptions &options);
+
+  size_t sequences() const { return places.size(); }
+  size_t room() const; // sequences without a text
+  bool empty() const { return room() == sequences(); }
+
+  // Gives a text a sequence, of which there must be one. `id`: no other text's that goes on. How many tokens of the prompt
+  // are read already.
+  Expected<size_t> begin(uint64_t id, Text text);
+  void end(uint64_t id);
+
+  // A round. `emit` sees each token that is drawn, or why none could be, with the logits of all tokens; that text goes on
+  // unless it has maxTokens. False: `emit` has answered endAll, and the rest of the round was left out.
+  using Emit = std::function<AfterToken(uint64_t id, const Expected<int32_t> &token, std::span<const float> logits)>;
+  Expected<bool> step(const Emit &emit);
+
+  // Since the beginning. Tokens that were fed or drawn; `reused` ones of prompts were not fed. Rounds that read of prompts
+  // are promptSeconds but for their draws.
+  struct Counts {
+    uint64_t promptTokens = 0, reusedTokens = 0, drawnTokens = 0;
+    double promptSeconds = 0, decodeSeconds = 0;
+  };
+  const Counts &counts() const { return total; }
+
+private:
+  struct Running {
+    uint64_t id;
+    Text text;
+    Sampler sampler;
+    size_t read; // tokens of the prompt
+    int64_t drawn = 0;
+    int32_t token = 0; // the last one
+    Status status = Status::success(); // of the draw
+  };
+  struct Place {
+    std::optional<Running> running;
+    std::vector<int32_t> fed; // where they are reused
+    uint64_t used = 0; // when it began its last text
+  };
+  size_t placeFor(std::span<const int32_t> prompt, size_t &reused) const;
+  void gather();
+  void draw(std::span<const size_t> of);
+
+  Generator &generator;
+  ContinuationOptions options;
+  std::vector<Place> places;
+  std::vector<Generator::Piece> pieces; // of a round
+  uint64_t begun = 0;
+  Counts total;
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,313 @@
+#include "runtime/serve/Api.h"
+
+#include "runtime/text/Utf8.h"
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+
+namespace braid::runtime {
+
+using Json = nlohmann::ordered_json;
+using Milliseconds = std::chrono::milliseconds;
+
+// Bytes that are no text are shown as such.
+static std::string dump(const Json &json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+static uint64_t randomNumber() {
+  std::random_device device;
+  return uint64_t(device()) << 32 | device();
+}
+
+// ---- What came ------------------------------------------------------------------------------------------------------
+
+ApiAnswer::~ApiAnswer() {
+  for (const Choice &choice : choices)
+    choice.asked->cancel();
+}
+
+// A part of a character has a name of its own, too.
+static std::string nameOf(std::string_view text) {
+  if (!firstInvalidUtf8(text))
+    return std::string(text);
+  std::string name = "bytes:";
+  for (char c : text)
+    name += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return name;
+}
+
+Expected<Json> ApiAnswer::likelihood(const Choice &choice, const AskedText::Token &token) {
+  auto named = [&](const LikelyToken &likely) -> Expected<Json> {
+    ContinuationText names = choice.names; // as if it had been drawn
+    std::string name;
+    if (model.hasText) {
+      BRAID_ASSIGN(name, names.add(likely.token));
+    }
+    Json bytes = Json::array();
+    for (char c : name)
+      bytes.push_back(static_cast<unsigned char>(c));
+    Json json = {{"token", nameOf(name)}, {"logprob", likely.logProbability}, {"bytes", bytes}};
+    if (request.returnsTokens)
+      json["token_id"] = likely.token;
+    return json;
+  };
+  BRAID_ASSIGN(Json json, named(token.drawn));
+  json["top_logprobs"] = Json::array();
+  for (const LikelyToken &likely : token.likeliest) {
+    BRAID_ASSIGN(Json one, named(likely));
+    json["top_logprobs"].push_back(std::move(one));
+  }
+  return json;
+}
+
+Status ApiAnswer::add(Choice &choice, const AskedText::Token &token) {
+  int32_t drawn = token.drawn.token;
+  const std::vector<int32_t> &ends = request.isChat ? model.chatEnds : model.textEnds;
+  bool isEnd = !request.ignoresEnds && std::ranges::find(ends, drawn) != ends.end();
+  ++choice.drawn;
+  choice.tokens.push_back(drawn);
+  if (request.likeliest >= 0) {
+    BRAID_ASSIGN(Json likely, likelihood(choice, token));
+    choice.likely.push_back(std::move(likely));
+    if (model.hasText)
+      BRAID_TRY(choice.names.add(drawn).status());
+  }
+  if (!model.hasText || isEnd)
+    return Status::success();
+  BRAID_ASSIGN(std::string text, choice.continuation.add(drawn));
+  choice.text += choice.held.add(text);
+  if (choice.held.stopped()) {
+    choice.finish = "stop";
+    choice.asked->cancel();
+  }
+  return Status::success();
+}
+
+Status ApiAnswer::collect(Choice &choice, Milliseconds patience) {
+  AskedText::News news = choice.asked->next(patience);
+  choice.reused = news.reusedTokens;
+  for (const AskedText::Token &token : news.tokens) {
+    BRAID_TRY(add(choice, token));
+    if (choice.finish) // what was drawn meanwhile is nobody's
+      return Status::success();
+  }
+  switch (news.end) {
+  case AskedText::End::none: return Status::success();
+  case AskedText::End::token: choice.finish = "stop"; break;
+  case AskedText::End::length: choice.finish = "length"; break;
+  case AskedText::End::cancelled: return Status::error(ErrorCode::internal, "the text was given up");
+  case AskedText::End::failed: return news.status;
+  }
+  choice.text += choice.held.finish();
+  return Status::success();
+}
+
+Status ApiAnswer::wait() {
+  Choice &first = choices.front();
+  while (!first.finish && first.drawn == 0)
+    BRAID_TRY(collect(first, Milliseconds(1000)));
+  return Status::success();
+}
+
+// ---- What is said ---------------------------------------------------------------------------------------------------
+
+Json ApiAnswer::envelope(const char *object) const {
+  return {{"id", id}, {"object", object}, {"created", created}, {"model", model.name}};
+}
+
+// Takes what was collected. Completions have lists side by side, chats a list of objects.
+Json ApiAnswer::likelihoods(Choice &choice) {
+  if (request.likeliest < 0)
+    return nullptr;
+  Json all = std::exchange(choice.likely, Json::array());
+  if (request.isChat)
+    return {{"content", all}};
+  Json names = Json::array(), numbers = Json::array(), likeliest = Json::array(), offsets = Json::array();
+  for (const Json &one : all) {
+    names.push_back(one["token"]);
+    numbers.push_back(one["logprob"]);
+    Json top = Json::object();
+    for (const Json &likely : one["top_logprobs"])
+      top.emplace(likely["token"].get<std::string>(), Json(likely["logprob"])); // of equal names the likeliest
+    likeliest.push_back(std::move(top));
+    offsets.push_back(choice.shownBytes);
+    choice.shownBytes += one["bytes"].size();
+  }
+  return {{"tokens", names}, {"token_logprobs", numbers}, {"top_logprobs", likeliest}, {"text_offset", offsets}};
+}
+
+// Of a choice what was collected since the last part of it, or all.
+Json ApiAnswer::choiceOf(size_t index, bool isPart) {
+  Choice &choice = choices[index];
+  Json json = {{"index", index}};
+  std::string text = std::exchange(choice.text, {});
+  if (!request.isChat) {
+    json["text"] = text;
+  } else {
+    Json message = Json::object();
+    if (choice.isFirst)
+      message["role"] = "assistant";
+    if (!isPart || choice.isFirst || !text.empty())
+      message["content"] = text;
+    json[isPart ? "delta" : "message"] = std::move(message);
+  }
+  choice.isFirst = false;
+  json["logprobs"] = likelihoods(choice);
+  std::vector<int32_t> tokens = std::exchange(choice.tokens, {});
+  if (request.returnsTokens || !model.hasText)
+    json["token_ids"] = tokens;
+  json["finish_reason"] = choice.finish ? Json(choice.finish) : Json();
+  return json;
+}
+
+Json ApiAnswer::usage() const {
+  size_t read = 0, drawn = 0, reused = 0;
+  for (const std::vector<int32_t> &prompt : prompts)
+    read += prompt.size();
+  for (const Choice &choice : choices) {
+    drawn += choice.drawn;
+    reused += choice.reused;
+  }
+  return {{"prompt_tokens", read},
+          {"completion_tokens", drawn},
+          {"total_tokens", read + drawn},
+          {"prompt_tokens_details", {{"cached_tokens", reused}}}};
+}
+
+Expected<bool> ApiAnswer::next(std::string &body) {
+  // All of them are drawn in the same rounds: whoever waits for one has what came of the others.
+  Milliseconds patience = request.streams ? Milliseconds(100) : Milliseconds(200);
+  bool ended = true;
+  for (Choice &choice : choices)
+    if (!choice.finish) {
+      BRAID_TRY(collect(choice, patience));
+      ended &= choice.finish != nullptr;
+      patience = Milliseconds(0);
+    }
+  if (request.streams) {
+    const char *object = request.isChat ? "chat.completion.chunk" : "text_completion";
+    auto event = [&](const Json &json) { body += "data: " + dump(json) + "\n\n"; };
+    for (size_t i = 0; i < choices.size(); ++i) {
+      Choice &choice = choices[i];
+      bool hasNews = !choice.text.empty() || !choice.likely.empty() || choice.finish ||
+                     (!choice.tokens.empty() && (request.returnsTokens || !model.hasText));
+      if (choice.isSent || !hasNews)
+        continue;
+      choice.isSent = choice.finish != nullptr;
+      Json json = envelope(object);
+      json["choices"] = Json::array({choiceOf(i, /*isPart=*/true)});
+      event(json);
+    }
+    if (ended && request.includesUsage) {
+      Json json = envelope(object);
+      json["choices"] = Json::array();
+      json["usage"] = usage();
+      event(json);
+    }
+    if (ended)
+      body += "data: [DONE]\n\n";
+  } else if (ended) {
+    Json json = envelope(request.isChat ? "chat.completion" : "text_completion");
+    json["choices"] = Json::array();
+    for (size_t i = 0; i < choices.size(); ++i)
+      json["choices"].push_back(choiceOf(i, /*isPart=*/false));
+    json["usage"] = usage();
+    body += dump(json);
+  }
+  return !ended;
+}
+
+// ---- Requests -------------------------------------------------------------------------------------------------------
+
+Api::Api(ApiModel model, TextService &service)
+    : model(std::move(model)), service(service), created(std::time(nullptr)),
+      run(fmt::format("{:08x}", static_cast<uint32_t>(randomNumber()))) {}
+
+Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
+  BRAID_TRY(read.status());
+  if (read->model && *read->model != model.name)
+    return Status::error(ErrorCode::notFound, "model: there is no '{}'; valid: {}", *read->model, model.name);
+  if (!model.hasText && !read->stops.empty())
+    return Status::error("stop: the model's tokens have no text");
+  std::unique_ptr<ApiAnswer> answer(new ApiAnswer(*std::move(read), model));
+  const ApiRequest &request = answer->request;
+  answer->id = fmt::format("{}-{}-{}", request.isChat ? "chatcmpl" : "cmpl", run, asked++);
+  answer->created = std::time(nullptr);
+  uint64_t seed = request.seed ? *request.seed : randomNumber();
+  for (const Json &prompt : request.prompts) {
+    BRAID_ASSIGN(std::vector<int32_t> tokens, model.tokensOf(prompt));
+    int64_t left = model.contextLength - static_cast<int64_t>(tokens.size()) + 1; // the last one is not read
+    TextRequest asks;
+    asks.text = {tokens,
+                 request.maxTokens.value_or(request.isChat ? std::clamp<int64_t>(left, 1, model.maxTokens) : 16),
+                 request.sampler};
+    if (!request.ignoresEnds)
+      asks.ends = request.isChat ? model.chatEnds : model.textEnds;
+    asks.likeliest = request.likeliest;
+    for (size_t i = 0; i < request.count; ++i) {
+      asks.text.sampler.seed = seed + answer->choices.size();
+      BRAID_ASSIGN(std::shared_ptr<AskedText> text, service.ask(asks));
+      ApiAnswer::Choice &choice = answer->choices.emplace_back(
+          ApiAnswer::Choice{std::move(text), ContinuationText(model.tokenizer),
+                            ContinuationText(model.tokenizer, /*special=*/true), HeldText(request.stops)});
+      BRAID_TRY(choice.continuation.begin(tokens));
+      BRAID_TRY(choice.names.begin(tokens));
+      if (request.echoes && model.hasText) {
+        ContinuationText whole(model.tokenizer);
+        BRAID_TRY(whole.begin({}));
+        for (size_t t = 0; !prompt.is_string() && t < tokens.size(); ++t) {
+          BRAID_ASSIGN(std::string text, whole.add(tokens[t]));
+          choice.text += text;
+        }
+        if (prompt.is_string())
+          choice.text = prompt.get<std::string>();
+      }
+    }
+    answer->prompts.push_back(std::move(tokens));
+  }
+  return answer;
+}
+
+std::string Api::models() const {
+  Json one = {{"id", model.name}, {"object", "model"}, {"created", created}, {"owned_by", "braid"}};
+  if (model.contextLength < INT32_MAX)
+    one["max_model_len"] = model.contextLength;
+  return dump({{"object", "list"}, {"data", Json::array({one})}});
+}
+
+std::string Api::metrics() const {
+  TextService::Counts counts = service.counts();
+  std::string text;
+  auto add = [&](const char *name, const char *type, const char *help, auto value) {
+    text += fmt::format("# HELP braid_{0} {1}\n# TYPE braid_{0} {2}\nbraid_{0} {3}\n", name, help, type, value);
+  };
+  add("texts_running", "gauge", "Texts that are being written.", counts.running);
+  add("texts_waiting", "gauge", "Texts that wait for a sequence.", counts.waiting);
+  add("texts_total", "counter", "Texts that have ended.", counts.texts);
+  add("prompt_tokens_total", "counter", "Tokens of prompts that were read.", counts.tokens.promptTokens);
+  add("prompt_tokens_reused_total", "counter", "Tokens of prompts that a sequence had read before.",
+      counts.tokens.reusedTokens);
+  add("generated_tokens_total", "counter", "Tokens that were drawn.", counts.tokens.drawnTokens);
+  add("prompt_seconds_total", "counter", "Time of rounds that read of prompts.", counts.tokens.promptSeconds);
+  add("decode_seconds_total", "counter", "Time of all other rounds.", counts.tokens.decodeSeconds);
+  return text;
+}
+
+int Api::httpStatus(const Status &status) {
+  switch (status.code()) {
+  case ErrorCode::invalidArgument:
+  case ErrorCode::unsupported:
+  case ErrorCode::corruptFile: return 400;
+  case ErrorCode::notFound: return 404;
+  case ErrorCode::overflow: return 503;
+  default: return 500;
+  }
+}
+
+std::string Api::errorBody(const Status &status) {
+  int code = httpStatus(status);
+  const char *type = code < 500 ? "invalid_request_error" : code == 503 ? "overloaded_error" : "server_error";
+  return dump({{"error", {{"message", status.message()}, {"type", type}, {"param", nullptr}, {"code", nullptr}}}});
+}
+
+} // namespace braid::runtime

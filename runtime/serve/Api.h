@@ -1,0 +1,88 @@
+// Answers requests in the form in which OpenAI's API has them: texts of a TextService as JSON, whole or as they come.
+#pragma once
+
+#include "runtime/generate/ContinuationText.h"
+#include "runtime/serve/ApiRequest.h"
+#include "runtime/serve/TextService.h"
+
+namespace braid::runtime {
+
+// What is asked.
+struct ApiModel {
+  std::string name;
+  bool hasText = true; // tokens are bytes or have a tokenizer; otherwise they are numbers
+  std::shared_ptr<const Tokenizer> tokenizer; // null: bytes
+  int64_t maxTokens = 4096; // of a chat's answer, where the request does not say
+  int64_t contextLength = INT32_MAX;
+  std::vector<int32_t> textEnds, chatEnds; // what is behind one of these is not the text's
+  // The tokens of a prompt (ApiRequest::prompts). From any thread.
+  std::function<Expected<std::vector<int32_t>>(const nlohmann::ordered_json &prompt)> tokensOf;
+};
+
+// A request that is being answered. Whoever drops it does not want what is left.
+class ApiAnswer {
+public:
+  ~ApiAnswer();
+  bool streams() const { return request.streams; }
+  const char *contentType() const { return streams() ? "text/event-stream" : "application/json"; }
+  // Waits for what comes first: an error that there are no texts.
+  Status wait();
+  // Adds what has come to `body`, waiting for it a moment. False: it is complete.
+  Expected<bool> next(std::string &body);
+
+private:
+  friend class Api;
+  using Json = nlohmann::ordered_json;
+  struct Choice {
+    std::shared_ptr<AskedText> asked;
+    ContinuationText continuation, names; // `names`: of tokens in log-probabilities, also those without text
+    HeldText held;
+    std::string text = {}; // whole, or what was not sent yet
+    std::vector<int32_t> tokens = {}; // likewise
+    Json likely = Json::array(); // likewise
+    size_t drawn = 0, reused = 0, shownBytes = 0;
+    const char *finish = nullptr; // why it ended
+    bool isSent = false, isFirst = true;
+  };
+  ApiAnswer(ApiRequest request, const ApiModel &model) : request(std::move(request)), model(model) {}
+  Status collect(Choice &choice, std::chrono::milliseconds patience);
+  Status add(Choice &choice, const AskedText::Token &token);
+  Expected<Json> likelihood(const Choice &choice, const AskedText::Token &token);
+  Json envelope(const char *object) const;
+  Json choiceOf(size_t index, bool isPart);
+  Json likelihoods(Choice &choice);
+  Json usage() const;
+
+  ApiRequest request;
+  const ApiModel &model;
+  std::string id;
+  int64_t created = 0;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<Choice> choices; // those of a prompt are neighbours
+};
+
+class Api {
+public:
+  Api(ApiModel model, TextService &service);
+
+  Expected<std::unique_ptr<ApiAnswer>> completion(std::string_view body) { return answer(readCompletion(body)); }
+  Expected<std::unique_ptr<ApiAnswer>> chatCompletion(std::string_view body) {
+    return answer(readChatCompletion(body));
+  }
+  std::string models() const;
+  std::string metrics() const; // in Prometheus's text format
+  // The body and HTTP status that say what is wrong.
+  static std::string errorBody(const Status &status);
+  static int httpStatus(const Status &status);
+
+private:
+  Expected<std::unique_ptr<ApiAnswer>> answer(Expected<ApiRequest> request);
+
+  ApiModel model;
+  TextService &service;
+  int64_t created;
+  std::string run; // makes ids of this run
+  std::atomic<uint64_t> asked = 0;
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,39 @@
+// What a request asks for: the bodies of POST /v1/completions and /v1/chat/completions, in the form in which OpenAI's API has
+// them. What changes a text and is not read here is refused by name; what is null says nothing.
+#pragma once
+
+#include "runtime/Expected.h"
+#include "runtime/generate/Sampler.h"
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace braid::runtime {
+
+struct ApiRequest {
+  bool isChat = false;
+  std::optional<std::string> model;
+  // Each a text, a list of token numbers or, of a chat, an object with messages (template/ChatTemplate.h, chatOf).
+  std::vector<nlohmann::ordered_json> prompts;
+  size_t count = 1; // texts of each prompt
+  std::optional<int64_t> maxTokens;
+  SamplerOptions sampler{.temperature = 1};
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stops; // a text ends before one of these
+  int64_t likeliest = -1; // log-probabilities of so many tokens beside the drawn one; -1: none at all
+  bool streams = false, includesUsage = false;
+  bool echoes = false; // a text begins with its prompt
+  bool ignoresEnds = false; // tokens that end a text do not
+  bool returnsTokens = false; // numbers beside the text
+
+  static constexpr size_t mostTexts = 128, mostStops = 16, mostStopBytes = 1024;
+  static constexpr int64_t mostLikeliest = 20;
+};
+
+Expected<ApiRequest> readCompletion(std::string_view body);
+Expected<ApiRequest> readChatCompletion(std::string_view body);
+
+} // namespace braid::runtime

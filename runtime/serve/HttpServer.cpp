@@ -1,0 +1,129 @@
+#include "runtime/serve/HttpServer.h"
+
+#include <httplib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <sys/socket.h>
+#include <thread>
+
+namespace braid::runtime {
+
+struct HttpServer::Impl {
+  httplib::Server server;
+  int port = 0;
+  std::thread thread;
+};
+
+HttpServer::HttpServer() : impl(std::make_unique<Impl>()) {}
+HttpServer::~HttpServer() { stop(); }
+int HttpServer::port() const { return impl->port; }
+
+// Large enough for the longest prompts, small enough for memory.
+static constexpr size_t mostBodyBytes = size_t(64) << 20;
+
+Expected<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string &host, int port) {
+  std::unique_ptr<HttpServer> result(new HttpServer());
+  httplib::Server &server = result->impl->server;
+  // A port that another process has is an error. (By default the library shares it, and requests go to either.)
+  server.set_socket_options([](int socket) {
+    int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
+  server.set_tcp_nodelay(true);
+  server.set_payload_max_length(mostBodyBytes);
+  errno = 0;
+  bool bound = true;
+  if (port == 0)
+    result->impl->port = server.bind_to_any_port(host);
+  else
+    bound = server.bind_to_port(host, result->impl->port = port);
+  if (!bound || result->impl->port < 0)
+    return Status::error(ErrorCode::ioError, "cannot listen on {}:{}: {}", host, port,
+                         errno ? std::strerror(errno) : "no address of that name");
+  return result;
+}
+
+static void fail(httplib::Response &response, const Status &status) {
+  response.status = Api::httpStatus(status);
+  if (response.status == 503)
+    response.set_header("Retry-After", "1");
+  response.set_content(Api::errorBody(status), "application/json");
+}
+
+// What comes is sent as it does. Once the head is out an error can only be told in a stream; a whole answer is cut off.
+static void send(httplib::Response &response, Expected<std::unique_ptr<ApiAnswer>> begun) {
+  if (!begun)
+    return fail(response, begun.status());
+  if (Status status = (*begun)->wait(); !status.ok())
+    return fail(response, status);
+  std::shared_ptr<ApiAnswer> answer = *std::move(begun);
+  const char *type = answer->contentType();
+  auto more = [answer](size_t, httplib::DataSink &sink) {
+    std::string body;
+    Expected<bool> goesOn = answer->next(body);
+    if (!goesOn && !answer->streams())
+      return false;
+    if (!goesOn)
+      body = "data: " + Api::errorBody(goesOn.status()) + "\n\n";
+    if (!body.empty() ? !sink.write(body.data(), body.size()) : !sink.is_writable())
+      return false; // the client has left
+    if (!goesOn || !*goesOn)
+      sink.done();
+    return true;
+  };
+  response.set_header("Cache-Control", "no-cache");
+  response.set_chunked_content_provider(type, more);
+}
+
+void HttpServer::start(Api &api, size_t connections) {
+  httplib::Server &server = impl->server;
+  server.new_task_queue = [connections] { return new httplib::ThreadPool(connections); };
+  using httplib::Request, httplib::Response;
+  server.Post("/v1/completions",
+              [&](const Request &request, Response &response) { send(response, api.completion(request.body)); });
+  server.Post("/v1/chat/completions",
+              [&](const Request &request, Response &response) { send(response, api.chatCompletion(request.body)); });
+  server.Get("/v1/models",
+             [&](const Request &, Response &response) { response.set_content(api.models(), "application/json"); });
+  server.Get("/metrics", [&](const Request &, Response &response) {
+    response.set_content(api.metrics(), "text/plain; version=0.0.4");
+  });
+  server.Get("/health", [](const Request &, Response &response) {
+    response.set_content("{\"status\":\"ok\"}", "application/json");
+  });
+  server.set_error_handler([](const Request &request, Response &response) {
+    if (!response.body.empty())
+      return;
+    int code = response.status; // of the library: no such path, a body that is too long or no request
+    response.set_content(
+        Api::errorBody(code == 404
+                           ? Status::error(ErrorCode::notFound,
+                                           "{} {}: there is no such place; valid: POST /v1/completions, "
+                                           "/v1/chat/completions, GET /v1/models, /health, /metrics",
+                                           request.method, request.path)
+                           : Status::error("the request was refused with status {}; a body has at most {} bytes", code,
+                                           mostBodyBytes)),
+        "application/json");
+  });
+  server.set_exception_handler([](const Request &, Response &response, std::exception_ptr error) {
+    std::string why = "something that is no exception";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception &exception) {
+      why = exception.what();
+    } catch (...) {
+    }
+    fail(response, Status::error(ErrorCode::internal, "{}", why));
+  });
+  impl->thread = std::thread([this] { impl->server.listen_after_bind(); });
+}
+
+void HttpServer::stop() {
+  if (!impl->thread.joinable())
+    return;
+  impl->server.stop();
+  impl->thread.join();
+}
+
+} // namespace braid::runtime

@@ -1,0 +1,29 @@
+// Api over HTTP/1.1, by cpp-httplib. Neither TLS nor keys: those are a proxy's.
+//
+//   POST /v1/completions, /v1/chat/completions    GET /v1/models, /health, /metrics
+#pragma once
+
+#include "runtime/Status.h"
+#include "runtime/serve/Api.h"
+
+namespace braid::runtime {
+
+class HttpServer {
+public:
+  // Takes the address, so that an error comes before weights are read; port 0: any that is free. Nobody is answered yet.
+  static Expected<std::unique_ptr<HttpServer>> listen(const std::string &host, int port);
+  ~HttpServer();
+
+  int port() const;
+  // Answers from a thread of its own; `connections` at a time.
+  void start(Api &api, size_t connections);
+  // Nobody new is answered; returns when those who are have their answers.
+  void stop();
+
+private:
+  HttpServer();
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace braid::runtime

@@ -1,0 +1,233 @@
+"""braid-run serve over HTTP: texts against those of braid-run generate, errors, clients that leave, and its end.
+
+  serve.py WORK [--mesh=M] [--start=COMMAND]    (--start: what starts the ranks, as "mpirun -n 2"; otherwise they are threads)
+
+Compiles and trains a model of a linear layer, attention and experts, whose texts are words of a tokenizer with a chat template. Prints a line for each
+thing that holds.
+"""
+import argparse
+import concurrent.futures
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CONTEXT, SEQUENCES = 256, 4
+MODEL = {"name": "served", "vocab_size": 512, "d_model": 32, "num_layers": 2, "layer_pattern": "LN", "ffn_pattern": "EF",
+         "mixers": {"L": {"kind": "gated_deltanet", "heads": 2, "head_dim": 8}, "N": {"kind": "attention", "heads": 2, "kv_heads": 2, "head_dim": 8}},
+         "ffns": {"E": {"kind": "moe", "num_experts": 4, "top_k": 2, "expert_hidden": 16}, "F": {"kind": "dense", "hidden": 32}},
+         "train": {"batch": 2, "seq_len": 32}}
+
+
+def braid(command, *arguments):
+    """A command of the ranks."""
+    return [*START, "braid-run", command, "P.braid", "--checkpoint", "C", *arguments, *RANKS]
+
+
+def run(*command, code=0):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == code, f"{command}: status {done.returncode}: {done.stderr}"
+    return done
+
+
+class Server:
+    def __init__(self, *flags):
+        self.process = subprocess.Popen(braid("serve", "--port=0", *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        found = re.match(r"(\S+) on http://127\.0\.0\.1:(\d+)/v1: 4 texts at a time, each of 256 tokens", line)
+        assert found, line + self.process.stderr.read()
+        self.name, self.port = found[1], int(found[2])
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+
+    def ask(self, method, path, body=None):
+        """-> status, headers, body"""
+        connection = self.connect()
+        connection.request(method, path, body if body is None or isinstance(body, (str, bytes)) else json.dumps(body))
+        answer = connection.getresponse()
+        result = answer.status, dict(answer.getheaders()), answer.read().decode()
+        connection.close()
+        return result
+
+    def text(self, path, **body):
+        status, _, answer = self.ask("POST", path, body)
+        assert status == 200, answer
+        if not body.get("stream"):
+            choice = json.loads(answer)["choices"][0]
+            return choice["text"] if "text" in choice else choice["message"]["content"], json.loads(answer)
+        events = answer.split("\n\n")
+        assert events[-2:] == ["data: [DONE]", ""], events[-2:]
+        parts = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events[:-2]]
+        return "".join(part["text"] if "text" in part else part["delta"].get("content", "") for part in parts), parts
+
+    def metric(self, name):
+        return float(re.search(rf"^braid_{name} (\S+)$", self.ask("GET", "/metrics")[2], re.MULTILINE)[1])
+
+    def wait_for(self, name, value):
+        end = time.time() + 60
+        while self.metric(name) != value:
+            assert time.time() < end, f"{name} is {self.metric(name)}, not {value}"
+            time.sleep(0.01)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGUSR1 if START else signal.SIGTERM)  # which mpirun hands on
+        assert self.process.wait(timeout=60) == 0, self.process.stderr.read()
+        said = self.process.stderr.read().removeprefix("mpirun: Forwarding signal 10 to job\n")
+        assert said == "", said
+
+
+def generated(prompts, count, *flags):
+    with open("prompts.jsonl", "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(prompt) + "\n" for prompt in prompts)
+    out = run(*braid("generate", "--prompts", "prompts.jsonl", f"--max-tokens={count}", *flags)).stdout
+    return [json.loads(line)["text"] for line in out.splitlines()]
+
+
+PROMPTS = ["the quick", "a", "lazy dogs jump over the lazy fox " * 3, "over", "jumps fox the", "one two three " * 9, "q", "the the the"]
+
+
+def check_texts(server):
+    """Many at once, every second one as a stream."""
+    drawn = ["--temperature=0.8", "--top-k=40", "--seed=5"]
+    wanted = generated(PROMPTS, 24, *drawn)
+
+    def ask(i):
+        return server.text("/v1/completions", model=server.name, prompt=PROMPTS[i % 8], max_tokens=24, temperature=0.8, top_k=40, seed=5 + i % 8, stream=i % 2 == 1)[0]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        texts = list(pool.map(ask, range(24)))
+    assert texts == wanted * 3, (texts, wanted)
+    print("texts: those of generate")
+    several = server.text("/v1/completions", prompt=[PROMPTS[0], PROMPTS[1]], max_tokens=24, temperature=0.8, top_k=40, seed=5)[1]
+    assert [choice["text"] for choice in several["choices"]] == wanted[:2]
+    tokens = [json.loads(line)["tokens"] for line in run("braid-run", "tokenize", "--tokenizer", "C/step-00000003/tokenizer.json", "--prompts", "prompts.jsonl").stdout.splitlines()]
+    text, whole = server.text("/v1/completions", prompt=tokens[2], max_tokens=24, temperature=0.8, top_k=40, seed=7, return_token_ids=True, echo=True, n=2)
+    assert text == PROMPTS[2] + wanted[2] and len(whole["choices"][0]["token_ids"]) == 24 and whole["choices"][1]["text"] != text
+    assert whole["usage"]["prompt_tokens"] == len(tokens[2]) and whole["usage"]["completion_tokens"] == 48
+    print("texts: several prompts, tokens, echo")
+    greedy = generated(PROMPTS[:1], 40)[0]
+    stop = re.search(r"(?<=.)[a-z]{2}", greedy, re.DOTALL)[0]
+    for stream in (False, True):
+        text, answer = server.text("/v1/completions", prompt=PROMPTS[0], max_tokens=40, temperature=0, stop=["no such", stop], stream=stream)
+        assert text == greedy[:greedy.index(stop)], (text, greedy)
+        assert (answer[-1] if stream else answer["choices"][0])["finish_reason"] == "stop"
+    likely = server.text("/v1/completions", prompt=PROMPTS[0], max_tokens=5, temperature=0, logprobs=3)[1]["choices"][0]["logprobs"]
+    assert all(max(top.values()) == own and len(top) <= 3 for top, own in zip(likely["top_logprobs"], likely["token_logprobs"])) and len(likely["tokens"]) == 5
+    print("texts: stops, log-probabilities")
+
+
+def check_chats(server):
+    messages = [{"role": "user", "content": "the fox"}]
+    wanted = generated([messages], 20)[0]
+    text, answer = server.text("/v1/chat/completions", messages=messages, max_tokens=20, temperature=0)
+    assert text == wanted and answer["choices"][0]["message"]["role"] == "assistant", (text, wanted)
+    text, parts = server.text("/v1/chat/completions", messages=messages, max_completion_tokens=20, temperature=0, stream=True)
+    assert text == wanted and parts[0]["delta"]["role"] == "assistant" and parts[-1]["finish_reason"] in ("length", "stop")
+    print("chats: those of generate")
+
+
+def check_reuse(server):
+    """A text goes on from what its sequence has read: its answer is the same."""
+    def ask(server, prompt):
+        answer = server.text("/v1/completions", prompt=prompt, max_tokens=12, temperature=0, return_token_ids=True)[1]
+        return answer["choices"][0]["token_ids"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    prompt = [5, 6, 7] * 9
+    begun = ask(server, prompt)[0]
+    goes_on = ask(server, prompt + begun + [9, 8, 7])
+    assert goes_on[1] == 38 and server.metric("prompt_tokens_reused_total") >= 38, goes_on
+    other = Server("--no-prefix-reuse")
+    assert ask(other, prompt) == (begun, 0) and ask(other, prompt + begun + [9, 8, 7]) == (goes_on[0], 0)
+    other.stop()
+    print("reuse: 38 of 42 tokens")
+
+
+def check_errors(server):
+    def fails(status, words, method, path, body=None):
+        got, _, answer = server.ask(method, path, body)
+        message = json.loads(answer)["error"]["message"]
+        assert got == status and words in message, (got, message)
+
+    fails(404, "there is no such place", "GET", "/v1/nothing")
+    fails(404, "there is no such place", "GET", "/v1/completions")
+    fails(404, "model: there is no 'other'; valid: served", "POST", "/v1/completions", {"model": "other", "prompt": "a"})
+    fails(400, "the body is no JSON, at byte 2", "POST", "/v1/completions", "{")
+    fails(400, "the body is no JSON", "POST", "/v1/completions", b'{"prompt": "\xff"}')
+    fails(400, "need a context of 267, but the program was compiled for 256", "POST", "/v1/completions", {"prompt": "a", "max_tokens": 267})
+    fails(400, "token 1 is 512, but the vocabulary has 0 to 511", "POST", "/v1/completions", {"prompt": [1, 512]})
+    fails(400, "token 0 is 18446744073709551615", "POST", "/v1/completions", '{"prompt": [18446744073709551615]}')
+    fails(400, "messages is empty", "POST", "/v1/chat/completions", {"messages": []})
+    fails(400, "temprature: is not known here", "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "temprature": 1})
+    for noise in (b"\x00\xff" * 300, b"GET\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"):
+        with socket.create_connection(("127.0.0.1", server.port)) as raw:
+            raw.sendall(noise)
+    assert server.ask("GET", "/health")[:1] == (200,) and json.loads(server.ask("GET", "/v1/models")[2])["data"][0]["id"] == server.name
+    print("errors: named")
+
+
+def check_leaving(server):
+    ended, drawn = server.metric("texts_total"), server.metric("generated_tokens_total")
+    for stream in (True, False):
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 250, "stream": stream, "ignore_eos": True, "n": 40}))
+        server.wait_for("texts_running", 4)
+        assert server.metric("texts_waiting") > 0
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
+        server.wait_for("texts_waiting", 0)
+        server.wait_for("texts_running", 0)
+    assert server.metric("texts_total") == ended + 80 and server.metric("generated_tokens_total") < drawn + 40 * 250
+    print("clients that leave: their texts end")
+
+
+def check_end():
+    server = Server("--max-texts=5", "--model-name=other/name", "--no-prefix-reuse")
+    assert server.name == "other/name"
+    busy = run("braid-run", "serve", "P1.braid", "--checkpoint", "C", f"--port={server.port}", code=1).stderr
+    assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use" in busy, busy
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        asked = [pool.submit(server.text, "/v1/completions", prompt="a", max_tokens=240, ignore_eos=True) for _ in range(5)]
+        while server.metric("texts_running") + server.metric("texts_waiting") < 5:
+            time.sleep(0.001)
+        status, headers, answer = server.ask("POST", "/v1/completions", {"prompt": "a"})
+        assert status == 503 and headers["Retry-After"] == "1" and "5 texts are being written or wait" in answer, answer
+        server.stop()
+        assert all(answer.result()[1]["choices"][0]["finish_reason"] == "length" for answer in asked)
+    print("end: texts that have begun are written")
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("work")
+parser.add_argument("--mesh", default="")
+parser.add_argument("--start", default="")
+arguments = parser.parse_args()
+START = arguments.start.split()
+RANKS = ["--ranks=2"] if arguments.mesh and not START else []
+os.chdir(arguments.work)
+with open("m.json", "w", encoding="utf-8") as file:
+    json.dump(MODEL, file)
+with open("text.txt", "w", encoding="utf-8") as file:
+    file.write("the quick brown fox jumps over the lazy dog. " * 60)
+os.makedirs("T", exist_ok=True)
+shutil.copy(os.path.join(ROOT, "test", "tokenizers", "qwen.json"), "T/tokenizer.json")
+shutil.copy(os.path.join(ROOT, "test", "templates", "tokenizer_config.json"), "T")
+shutil.copy(os.path.join(ROOT, "test", "templates", "plain.jinja"), "T/chat_template.jinja")
+flags = [f"--context-len={CONTEXT}", f"--decode-batch={SEQUENCES}"]
+run("braid-compile", "m.json", "-o", "P1.braid", *flags)
+run("braid-run", "train", "P1.braid", "--data", "text.txt", "--tokenizer", "T", "--steps=3", "--checkpoint-dir", "C", "--lr=0.01")
+run("braid-compile", "m.json", "-o", "P.braid", *flags, *([f"--mesh={arguments.mesh}"] if arguments.mesh else []))
+served = Server()
+check_texts(served)
+check_chats(served)
+check_reuse(served)
+check_errors(served)
+check_leaving(served)
+served.stop()
+check_end()

@@ -1,0 +1,168 @@
+#include "runtime/io/Words.h"
+#include "runtime/serve/HttpServer.h"
+#include "tools/braid-run/Prompts.h"
+#include "tools/common/IntegerFlag.h"
+
+#include <thread>
+
+namespace braid::run {
+
+using namespace braid::runtime;
+
+namespace {
+
+struct Options {
+  std::string program, checkpoint, tokenizer, host = "127.0.0.1", name;
+  int port = 8000;
+  int64_t maxTokens = 4096, maxTexts = 256;
+  bool noReuse = false;
+  std::optional<std::string> separator;
+  PromptFlags prompts;
+  RankFlags ranks;
+};
+
+// One reader for the threads of all requests.
+class SharedReader {
+public:
+  SharedReader(const Options &options, const Program &program, int64_t vocabulary, const Texts &texts)
+      : reader(options.prompts, &program, vocabulary, texts) {}
+
+  Expected<std::vector<int32_t>> tokensOf(const nlohmann::ordered_json &prompt) {
+    std::lock_guard lock(mutex);
+    reader.now = std::time(nullptr);
+    std::optional<std::string> text;
+    return reader.tokensOf(prompt, text);
+  }
+
+  PromptReader reader; // until there are requests
+
+private:
+  std::mutex mutex;
+};
+
+// Without a tokenizer tokens are bytes, or they have no text.
+Expected<bool> haveText(const Program &program, const Texts &texts) {
+  if (texts.tokenizer)
+    return true;
+  BRAID_ASSIGN(bool bytes, readsBytes(program));
+  return bytes && texts.unread.ok();
+}
+
+Expected<ApiModel> modelOf(const Options &options, const Program &program, const Texts &texts, PromptReader &reader) {
+  ApiModel model;
+  model.name = options.name.empty() ? program.name() : options.name;
+  model.tokenizer = texts.tokenizer;
+  model.maxTokens = options.maxTokens;
+  BRAID_ASSIGN(model.hasText, haveText(program, texts));
+  BRAID_ASSIGN(model.textEnds, endsOf(options.separator, texts, options.checkpoint, std::nullopt));
+  BRAID_ASSIGN(model.chatEnds, endsOf(options.separator, texts, options.checkpoint, reader.endOfAnswer()));
+  return model;
+}
+
+// Requests end by themselves; the first signal says that none begin any more.
+class StopWatch {
+public:
+  explicit StopWatch(TextService &service)
+      : thread([this, &service] {
+          std::atomic<bool> &isAsked = stopOnSignals();
+          while (!isDone && !isAsked)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          service.stop();
+        }) {}
+  ~StopWatch() {
+    isDone = true;
+    thread.join();
+  }
+
+private:
+  std::atomic<bool> isDone = false;
+  std::thread thread;
+};
+
+Status run(const Options &options) {
+  BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
+  BRAID_TRY(checkGenerates(*program));
+  warnIdleRankFlags(*program, options.ranks, ranks);
+  BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
+  BRAID_TRY(checkDType(*program));
+  BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(*program));
+  SharedReader reader(options, *program, vocabulary, texts);
+  // Without a template there are no chats; who asks for one hears why.
+  if (Status status = reader.reader.loadTemplate(); !status.ok() && !options.prompts.chatTemplate.empty())
+    return status;
+  BRAID_ASSIGN(ApiModel model, modelOf(options, *program, texts, reader.reader));
+  model.tokensOf = [&](const nlohmann::ordered_json &prompt) { return reader.tokensOf(prompt); };
+  std::unique_ptr<HttpServer> server; // of the first rank
+  if (ranks.speaks()) {
+    BRAID_ASSIGN(server, HttpServer::listen(options.host, options.port));
+  }
+  stopOnSignals(); // also on ranks that only hear of it from the first
+  return runRanks(program, ranks, [&](Rank &rank) -> Status {
+    BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
+    TextService::Options service;
+    service.most = static_cast<size_t>(options.maxTexts);
+    service.reuses = !options.noReuse;
+    service.pulse = std::min(service.pulse, ranks.timeout / 4);
+    if (model.hasText) // what has no text is not drawn
+      service.choices = texts.tokenizer ? static_cast<size_t>(texts.tokenizer->vocabulary()) : 256;
+    const Rank::Value asked[] = {{"--no-prefix-reuse", options.noReuse ? "given" : "not given"},
+                                 {"--tokenizer (hash)", texts.tokenizer ? texts.tokenizer->hash().hex() : "none"}};
+    BRAID_TRY(rank.agree(asked, "serve"));
+    BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
+    TextService texts(rank, generator, service);
+    if (!rank.isFirst())
+      return texts.run();
+    ApiModel served = model;
+    served.contextLength = generator.contextLength();
+    Api api(served, texts);
+    StopWatch watch(texts);
+    server->start(api, service.most + 16); // some who ask how it goes
+    fmt::print("{} on http://{}:{}/v1: {} at a time{}\n", served.name, options.host, server->port(),
+               counted(generator.sequences(), "text"),
+               served.contextLength < INT32_MAX ? fmt::format(", each of {}", counted(served.contextLength, "token"))
+                                                : "");
+    std::fflush(stdout);
+    Status status = texts.run();
+    server->stop();
+    return status;
+  });
+}
+
+} // namespace
+
+Action addServe(CLI::App &command) {
+  auto options = std::make_shared<Options>();
+  addProgramOption(command, options->program);
+  addCheckpointOption(command, options->checkpoint);
+  command
+      .add_option("--host", options->host,
+                  "Address to listen on; 0.0.0.0 is every one of the machine, and whoever reaches it may ask")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  integerIn(command.add_option("--port", options->port, "Port to listen on (0: any that is free)"), 0, 65535)
+      ->capture_default_str();
+  command.add_option("--model-name", options->name, "Name of the model in requests (default: the program's)")
+      ->type_name("NAME");
+  integerIn(command.add_option("--max-tokens", options->maxTokens,
+                               "Tokens of a chat's answer, at most, where the request does not say"),
+            1, maxTokenCount)
+      ->capture_default_str();
+  integerIn(command.add_option("--max-texts", options->maxTexts,
+                               "Texts that are being written or wait, at most; more are refused (503)"),
+            1, 4096)
+      ->capture_default_str();
+  command.add_flag("--no-prefix-reuse", options->noReuse,
+                   "Read every prompt from its beginning, also where it goes on from a text that a sequence still "
+                   "holds: an answer then has the same bits whatever was asked before");
+  addTokenizerOption(command, options->tokenizer);
+  addTemplateOptions(command, options->prompts);
+  addSeparatorOption(command, options->separator,
+                     "A text ends behind this token (default: none; of weights of transformers the eos_token_id of "
+                     "generation_config.json or config.json beside them; else of chats the eos_token of "
+                     "tokenizer_config.json)");
+  addRankOptions(command, options->ranks);
+  return [options] { return run(*options); };
+}
+
+} // namespace braid::run
