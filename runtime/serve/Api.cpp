@@ -233,14 +233,17 @@ Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
   const ApiRequest &request = answer->request;
   answer->id = fmt::format("{}-{}-{}", request.isChat ? "chatcmpl" : "cmpl", run, asked++);
   answer->created = std::time(nullptr);
+  SamplerOptions draws = model.draws;
+  draws.temperature = request.temperature.value_or(draws.temperature);
+  draws.topP = request.topP.value_or(draws.topP);
+  draws.topK = request.topK.value_or(draws.topK);
   uint64_t seed = request.seed ? *request.seed : randomNumber();
   for (const Json &prompt : request.prompts) {
     BRAID_ASSIGN(std::vector<int32_t> tokens, model.tokensOf(prompt));
     int64_t left = model.contextLength - static_cast<int64_t>(tokens.size()) + 1; // the last one is not read
     TextRequest asks;
-    asks.text = {tokens,
-                 request.maxTokens.value_or(request.isChat ? std::clamp<int64_t>(left, 1, model.maxTokens) : 16),
-                 request.sampler};
+    int64_t most = request.isChat ? std::clamp<int64_t>(left, 1, model.maxTokens) : 16; // OpenAI's
+    asks.text = {tokens, request.maxTokens.value_or(most), draws};
     if (!request.ignoresEnds)
       asks.ends = request.isChat ? model.chatEnds : model.textEnds;
     asks.likeliest = request.likeliest;

@@ -12,6 +12,7 @@ struct ApiModel {
   std::string name;
   bool hasText = true; // tokens are bytes or have a tokenizer; otherwise they are numbers
   std::shared_ptr<const Tokenizer> tokenizer; // null: bytes
+  SamplerOptions draws{.temperature = 1}; // where the request does not say
   int64_t maxTokens = 4096; // of a chat's answer, where the request does not say
   int64_t contextLength = INT32_MAX;
   std::vector<int32_t> textEnds, chatEnds; // what is behind one of these is not the text's

@@ -64,7 +64,7 @@ public:
     }
     return member->is_number_float() ? static_cast<int64_t>(number) : member->get<int64_t>();
   }
-  void number(const char *key, double least, double most, bool above, double &value) {
+  void number(const char *key, double least, double most, bool above, std::optional<double> &value) {
     if (const Json *member = find(key)) {
       double number = member->is_number() ? member->get<double>() : NAN;
       if (number > least ? number <= most : number == least && !above)
@@ -123,10 +123,10 @@ void readStops(Members &members, ApiRequest &request) {
 // What both kinds of requests have.
 void readCommon(Members &members, ApiRequest &request) {
   members.string("model", request.model);
-  members.number("temperature", 0, Sampler::maxTemperature, /*above=*/false, request.sampler.temperature);
-  members.number("top_p", 0, 1, /*above=*/true, request.sampler.topP);
+  members.number("temperature", 0, Sampler::maxTemperature, /*above=*/false, request.temperature);
+  members.number("top_p", 0, 1, /*above=*/true, request.topP);
   if (auto topK = members.integer("top_k", -1, INT32_MAX)) // -1: all, as other servers have it
-    request.sampler.topK = std::max<int64_t>(*topK, 0);
+    request.topK = std::max<int64_t>(*topK, 0);
   if (auto seed = members.integer("seed", INT64_MIN, INT64_MAX))
     request.seed = static_cast<uint64_t>(*seed);
   if (auto count = members.integer("n", 1, ApiRequest::mostTexts))

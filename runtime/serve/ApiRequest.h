@@ -20,7 +20,9 @@ struct ApiRequest {
   std::vector<nlohmann::ordered_json> prompts;
   size_t count = 1; // texts of each prompt
   std::optional<int64_t> maxTokens;
-  SamplerOptions sampler{.temperature = 1};
+  // How tokens are drawn, as far as it says.
+  std::optional<double> temperature, topP;
+  std::optional<int64_t> topK;
   std::optional<uint64_t> seed;
   std::vector<std::string> stops; // a text ends before one of these
   int64_t likeliest = -1; // log-probabilities of so many tokens beside the drawn one; -1: none at all

@@ -129,6 +129,38 @@ Expected<std::vector<int32_t>> endTokensOf(const std::string &directory) {
   return std::vector<int32_t>();
 }
 
+Expected<ImportedDraws> drawsOf(const std::string &directory) {
+  std::string path = directory + "/generation_config.json";
+  BRAID_ASSIGN(std::optional<Json> config, readConfig(path));
+  ImportedDraws draws;
+  if (!config || config->value("do_sample", Json()) == false)
+    return draws;
+  auto read = [&](const char *key, auto &&isValid, std::string_view valid) -> Expected<std::optional<double>> {
+    auto said = config->find(key);
+    if (said == config->end() || said->is_null())
+      return std::optional<double>();
+    double number = said->is_number() ? said->get<double>() : NAN;
+    if (!isValid(number))
+      return Status::error(ErrorCode::corruptFile, "{}: {} is {}; valid: {}", path, key, shown(*said), valid);
+    return std::optional(number);
+  };
+  BRAID_ASSIGN(draws.temperature, read("temperature", [](double x) { return x >= 0 && x <= 1e6; }, "0 and more"));
+  BRAID_ASSIGN(draws.topP, read("top_p", [](double x) { return x > 0 && x <= 1; }, "above 0, up to 1"));
+  BRAID_ASSIGN(std::optional<double> topK,
+               read(
+                   "top_k", [](double x) { return x >= 0 && x <= INT32_MAX && x == std::floor(x); },
+                   "a whole number, 0 and more"));
+  if (topK)
+    draws.topK = static_cast<int64_t>(*topK);
+  for (const char *key : {"repetition_penalty", "encoder_repetition_penalty", "typical_p"})
+    if (config->value(key, Json(1)) != 1)
+      draws.others.emplace_back(key);
+  for (const char *key : {"min_p", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size"})
+    if (Json said = config->value(key, Json(0)); !said.is_null() && said != 0)
+      draws.others.emplace_back(key);
+  return draws;
+}
+
 Status checkConfig(const Program &program, const std::string &directory) {
   std::optional<std::string_view> compiled = program.metadata("model_config");
   std::string path = directory + "/config.json";

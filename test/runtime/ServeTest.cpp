@@ -3,6 +3,7 @@
 #include "runtime/generate/ContinuationText.h"
 #include "runtime/generate/Continuations.h"
 #include "runtime/serve/Api.h"
+#include "runtime/train/ImportedConfig.h"
 
 #include <thread>
 
@@ -337,9 +338,9 @@ TEST(ApiRequest, Completion) {
   EXPECT_EQ(*request->model, "m");
   EXPECT_EQ(request->prompts, (std::vector<Json>{"a", {1, 2}}));
   EXPECT_EQ(request->maxTokens, 7);
-  EXPECT_EQ(request->sampler.temperature, 0.5);
-  EXPECT_EQ(request->sampler.topP, 0.9);
-  EXPECT_EQ(request->sampler.topK, 0);
+  EXPECT_EQ(request->temperature, 0.5);
+  EXPECT_EQ(request->topP, 0.9);
+  EXPECT_EQ(request->topK, 0);
   EXPECT_EQ(request->seed, UINT64_MAX);
   EXPECT_EQ(request->count, 2u);
   EXPECT_EQ(request->stops, std::vector<std::string>{"x"});
@@ -347,7 +348,7 @@ TEST(ApiRequest, Completion) {
               request->returnsTokens && !request->isChat);
   EXPECT_EQ(readCompletion(R"({"prompt": [1, 2]})")->prompts.size(), 1u);
   EXPECT_EQ(readCompletion(R"({"prompt": "a", "max_tokens": 5.0})")->maxTokens, 5);
-  EXPECT_EQ(readCompletion(R"({"prompt": "a"})")->sampler.temperature, 1);
+  EXPECT_FALSE(readCompletion(R"({"prompt": "a", "temperature": null})")->temperature);
 }
 
 TEST(ApiRequest, Chat) {
@@ -506,6 +507,51 @@ TEST(Api, AnswersWholeAndInParts) {
       }
       while (service.counts().texts < 5)
         std::this_thread::sleep_for(1ms);
+      service.stop();
+    });
+    EXPECT_TRUE(service.run().ok());
+    asks.join();
+  });
+}
+
+TEST(Api, DrawsAsTheMakersOfWeightsSay) {
+  TemporaryDirectory directory;
+  std::string path = directory / "generation_config.json";
+  auto message = [&](std::string_view json) {
+    writeText(path, json);
+    auto draws = drawsOf(directory.str());
+    return draws ? "none" : draws.message().substr(path.size());
+  };
+  EXPECT_FALSE(drawsOf(directory.str())->temperature); // no such file
+  EXPECT_EQ(message(R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.05,
+    "min_p": null, "eos_token_id": 3})"),
+            "none");
+  auto draws = drawsOf(directory.str());
+  EXPECT_EQ(draws->temperature, 0.7);
+  EXPECT_EQ(draws->topK, 20);
+  EXPECT_EQ(draws->topP, 0.8);
+  EXPECT_EQ(draws->others, std::vector<std::string>{"repetition_penalty"});
+  EXPECT_EQ(message(R"({"do_sample": false, "temperature": "x"})"), "none");
+  EXPECT_FALSE(drawsOf(directory.str())->temperature);
+  EXPECT_EQ(message(R"({"top_p": 0})"), ": top_p is 0; valid: above 0, up to 1");
+  EXPECT_EQ(message(R"({"top_k": 1.5})"), ": top_k is 1.5; valid: a whole number, 0 and more");
+  EXPECT_EQ(message(R"({"temperature": true})"), ": temperature is true; valid: 0 and more");
+
+  Tokens greedy = alone(byteTokens("ab"), 6, {});
+  withRank(1, [&](Rank &rank, Generator &generator) {
+    TextService service(rank, generator, {});
+    ApiModel model;
+    model.draws = {.temperature = 0};
+    model.tokensOf = [](const Json &prompt) -> Expected<Tokens> { return byteTokens(prompt.get<std::string>()); };
+    Api api(model, service);
+    std::thread asks([&] {
+      auto tokens = [&](const char *more) {
+        return Json::parse(bodyOf(api.completion(fmt::format(
+            R"({{"prompt": "ab", "max_tokens": 6, "return_token_ids": true{}}})", more))))["choices"][0]["token_ids"];
+      };
+      EXPECT_EQ(tokens(""), greedy);
+      EXPECT_EQ(tokens(R"(, "temperature": 1, "top_k": 1)"), greedy);
+      EXPECT_EQ(tokens(R"(, "temperature": 1, "seed": 2)"), alone(byteTokens("ab"), 6, {.temperature = 1, .seed = 2}));
       service.stop();
     });
     EXPECT_TRUE(service.run().ok());

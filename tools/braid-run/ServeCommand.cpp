@@ -1,7 +1,11 @@
 #include "runtime/io/Words.h"
 #include "runtime/serve/HttpServer.h"
+#include "runtime/train/ImportedConfig.h"
+#include "runtime/train/TensorSource.h"
 #include "tools/braid-run/Prompts.h"
 #include "tools/common/IntegerFlag.h"
+
+#include <fmt/ranges.h>
 
 #include <thread>
 
@@ -48,12 +52,22 @@ Expected<bool> haveText(const Program &program, const Texts &texts) {
   return bytes && texts.unread.ok();
 }
 
-Expected<ApiModel> modelOf(const Options &options, const Program &program, const Texts &texts, PromptReader &reader) {
+Expected<ApiModel> modelOf(const Options &options, const Program &program, const Texts &texts, PromptReader &reader,
+                           bool speaks) {
   ApiModel model;
   model.name = options.name.empty() ? program.name() : options.name;
   model.tokenizer = texts.tokenizer;
   model.maxTokens = options.maxTokens;
   BRAID_ASSIGN(model.hasText, haveText(program, texts));
+  if (Expected<std::string> directory = resolveCheckpoint(options.checkpoint); directory && isImported(*directory)) {
+    BRAID_ASSIGN(ImportedDraws draws, drawsOf(*directory));
+    model.draws.temperature = draws.temperature.value_or(model.draws.temperature);
+    model.draws.topP = draws.topP.value_or(model.draws.topP);
+    model.draws.topK = draws.topK.value_or(model.draws.topK);
+    if (!draws.others.empty() && speaks)
+      fmt::print(stderr, "braid-run: remark: generation_config.json says {}, which nothing here follows\n",
+                 fmt::join(draws.others, ", "));
+  }
   BRAID_ASSIGN(model.textEnds, endsOf(options.separator, texts, options.checkpoint, std::nullopt));
   BRAID_ASSIGN(model.chatEnds, endsOf(options.separator, texts, options.checkpoint, reader.endOfAnswer()));
   return model;
@@ -91,7 +105,7 @@ Status run(const Options &options) {
   // Without a template there are no chats; who asks for one hears why.
   if (Status status = reader.reader.loadTemplate(); !status.ok() && !options.prompts.chatTemplate.empty())
     return status;
-  BRAID_ASSIGN(ApiModel model, modelOf(options, *program, texts, reader.reader));
+  BRAID_ASSIGN(ApiModel model, modelOf(options, *program, texts, reader.reader, ranks.speaks()));
   model.tokensOf = [&](const nlohmann::ordered_json &prompt) { return reader.tokensOf(prompt); };
   std::unique_ptr<HttpServer> server; // of the first rank
   if (ranks.speaks()) {

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Times braid-run serve against braid-run generate, and a chat that goes on against one that is read again.
+
+  test/benchmark/serve.py [--build-dir=build] [--model=models/tiny-hybrid.json] [--rounds=5] [-o F.md]
+
+First texts are compared: those of the server are those of generate. Then, in turn, `--rounds` times:
+  generate   all prompts in one command, as many at a time as the program has sequences: what the same rounds give without HTTP
+  serve      as many clients as sequences, each asks for its next text when it has one; texts whole, and as streams
+  one        one client
+and of a chat whose history grows, the time until the first token, with what its sequence has read and without (--no-prefix-reuse).
+Medians and spread; the load is that of clients on the same cores.
+"""
+import argparse
+import concurrent.futures
+import http.client
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SEQUENCES, CONTEXT, TEXTS, PROMPT, TOKENS = 8, 8192, 64, 100, 128
+HISTORIES = (500, 2000, 7000)
+
+
+class Server:
+    def __init__(self, run, *flags):
+        self.process = subprocess.Popen([run, "serve", "P.braid", "--checkpoint", "C", "--port=0", *flags], stdout=subprocess.PIPE, text=True)
+        self.port = int(re.search(r":(\d+)/v1", self.process.stdout.readline())[1])
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port)
+
+    def text(self, prompt, seed, stream=False, tokens=TOKENS):
+        """-> its text, seconds until its first token"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        begin = time.perf_counter()
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0.8, "seed": seed, "stream": stream}))
+        answer = connection.getresponse()
+        first = time.perf_counter() - begin  # the head comes with the first token
+        body = answer.read().decode()
+        connection.close()
+        if not stream:
+            return json.loads(body)["choices"][0]["text"], first
+        return "".join(json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in body.split("\n\n")[:-2]), first
+
+    def texts(self, prompts, clients, stream):
+        with concurrent.futures.ThreadPoolExecutor(clients) as pool:
+            return list(pool.map(lambda i: self.text(prompts[i], i, stream), range(len(prompts))))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build-dir", default="build")
+    parser.add_argument("--model", default="models/tiny-hybrid.json")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-o", default="")
+    arguments = parser.parse_args()
+    run = os.path.join(ROOT, arguments.build_dir, "bin", "braid-run")
+    model = os.path.join(ROOT, arguments.model)
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
+        text = file.read().encode("ascii", "replace").decode()
+    lines = []
+
+    def say(line):
+        print(line, flush=True)
+        lines.append(line)
+
+    with tempfile.TemporaryDirectory() as work:
+        os.chdir(work)
+        with open("text.txt", "w", encoding="ascii") as file:
+            file.write(text)
+        subprocess.run([run.replace("braid-run", "braid-compile"), model, "-o", "P.braid", f"--decode-batch={SEQUENCES}", f"--context-len={CONTEXT}"], check=True)
+        subprocess.run([run, "train", "P.braid", "--data", "text.txt", "--steps=20", "--checkpoint-dir", "C"], check=True, stdout=subprocess.DEVNULL)
+        prompts = [text[i * 97:i * 97 + PROMPT] for i in range(TEXTS)]
+        with open("prompts.jsonl", "w", encoding="ascii") as file:
+            file.writelines(json.dumps(prompt) + "\n" for prompt in prompts)
+
+        def generate():
+            done = subprocess.run([run, "generate", "P.braid", "--checkpoint", "C", "--prompts", "prompts.jsonl", f"--max-tokens={TOKENS}", "--temperature=0.8"], check=True,
+                                  capture_output=True, text=True)
+            rates = re.search(r"prompt: (\d+) tokens, (\S+) tokens/s; generated: (\d+) tokens, (\S+) tokens/s", done.stderr)
+            return [json.loads(line)["text"] for line in done.stdout.splitlines()], int(rates[1]) / float(rates[2]) + int(rates[3]) / float(rates[4])
+
+        server, again = Server(run), Server(run, "--no-prefix-reuse")
+        wanted = generate()[0]
+        same = [made == text for stream in (False, True) for (made, _), text in zip(again.texts(prompts, SEQUENCES, stream), wanted)]
+        say(f"{sum(same)} of {len(same)} texts are those of generate; rounding turns a draw where the others' rows are others")
+        if sum(same) < 0.9 * len(same):
+            sys.exit("too many texts are others: not timed")
+        times = {}
+
+        def add(name, seconds):
+            times.setdefault(name, []).append(seconds)
+
+        for _ in range(arguments.rounds):
+            add("generate", generate()[1])
+            for name, clients, stream in (("serve", SEQUENCES, False), ("serve, streams", SEQUENCES, True), ("serve, twice as many clients", 2 * SEQUENCES, False)):
+                begin = time.perf_counter()
+                first = [first for _, first in again.texts(prompts, clients, stream)]
+                add(name, time.perf_counter() - begin)
+                add(name + " first", statistics.median(first))
+            begin = time.perf_counter()
+            again.texts(prompts[:8], 1, False)
+            add("one client", (time.perf_counter() - begin) * TEXTS / 8)
+            for length in HISTORIES:
+                history = (text * 9)[:length]
+                for name, which in (("goes on", server), ("read again", again)):
+                    answer = which.text(history, 1, tokens=32)[0]
+                    add(f"{name} {length}", which.text(history + answer + " and then what is to be said?", 2, tokens=4)[1])
+
+        def median(name):
+            return statistics.median(times[name])
+
+        say(f"\n{TEXTS} texts of {PROMPT} + {TOKENS} tokens, {SEQUENCES} at a time\n")
+        say("| | tokens/s | of generate | first token, ms | spread |")
+        say("|---|---|---|---|---|")
+        for name in ("generate", "serve", "serve, streams", "serve, twice as many clients", "one client"):
+            first = f"{1e3 * median(name + ' first'):.1f}" if name + " first" in times else ""
+            spread = (max(times[name]) - min(times[name])) / median(name)
+            say(f"| {name} | {TEXTS * TOKENS / median(name):.0f} | {median('generate') / median(name):.2f} | {first} | {100 * spread:.0f} % |")
+        say("\n| history, tokens | first token of what follows, ms | read again, ms | times as fast |")
+        say("|---|---|---|---|")
+        for length in HISTORIES:
+            on, again_ = median(f"goes on {length}"), median(f"read again {length}")
+            say(f"| {length} | {1e3 * on:.1f} | {1e3 * again_:.1f} | {again_ / on:.1f} |")
+        server.stop()
+        again.stop()
+    if arguments.o:
+        with open(os.path.join(ROOT, arguments.o), "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+main()
