@@ -126,7 +126,11 @@ std::string shownValue(const nlohmann::json &value) {
 }
 
 std::string shownValue(const nlohmann::ordered_json &value) {
-  return value.is_primitive() ? shownValue(nlohmann::json(value)) : value.type_name();
+  if (value.is_object())
+    return "an object";
+  if (value.is_array())
+    return value.empty() ? "an empty list" : "a list";
+  return shownValue(nlohmann::json(value)); // never copies what may be deep
 }
 
 } // namespace braid::runtime

@@ -19,6 +19,7 @@ std::string_view jsonReason(const nlohmann::json::exception &error);
 
 // A value in a message: the kind of a list or object, which may be as deep as its text is long; of others 40 letters.
 std::string shownValue(const nlohmann::json &value);
+// Of this kind "an object", "a list" and "an empty list".
 std::string shownValue(const nlohmann::ordered_json &value);
 
 // Of any bytes: what is no letter of ASCII as JSON has it (\n, \u0007), what is no text as \ufffd.

@@ -1,5 +1,7 @@
 #include "runtime/serve/Api.h"
 
+#include "runtime/io/JsonText.h"
+#include "runtime/io/Words.h"
 #include "runtime/text/Utf8.h"
 
 #include <algorithm>
@@ -223,12 +225,20 @@ Api::Api(ApiModel model, TextService &service)
     : model(std::move(model)), service(service), created(std::time(nullptr)),
       run(fmt::format("{:08x}", static_cast<uint32_t>(randomNumber()))) {}
 
+Status Api::checkName(std::string_view name) const {
+  return name == model.name
+             ? Status::success()
+             : Status::error(ErrorCode::notFound, "model: there is no '{}'; valid: {}", escaped(name), model.name);
+}
+
 Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
   BRAID_TRY(read.status());
-  if (read->model && *read->model != model.name)
-    return Status::error(ErrorCode::notFound, "model: there is no '{}'; valid: {}", *read->model, model.name);
+  if (read->model)
+    BRAID_TRY(checkName(*read->model));
   if (!model.hasText && !read->stops.empty())
     return Status::error("stop: the model's tokens have no text");
+  if (size_t texts = read->prompts.size() * read->count; texts > service.most())
+    return Status::error("{} are asked for; valid: at most {} (--max-texts)", counted(texts, "text"), service.most());
   std::unique_ptr<ApiAnswer> answer(new ApiAnswer(*std::move(read), model));
   const ApiRequest &request = answer->request;
   answer->id = fmt::format("{}-{}-{}", request.isChat ? "chatcmpl" : "cmpl", run, asked++);
@@ -271,11 +281,18 @@ Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
   return answer;
 }
 
-std::string Api::models() const {
+Json Api::described() const {
   Json one = {{"id", model.name}, {"object", "model"}, {"created", created}, {"owned_by", "braid"}};
   if (model.contextLength < INT32_MAX)
     one["max_model_len"] = model.contextLength;
-  return dump({{"object", "list"}, {"data", Json::array({one})}});
+  return one;
+}
+
+std::string Api::models() const { return dump({{"object", "list"}, {"data", Json::array({described()})}}); }
+
+Expected<std::string> Api::modelNamed(std::string_view name) const {
+  BRAID_TRY(checkName(name));
+  return dump(described());
 }
 
 std::string Api::metrics() const {

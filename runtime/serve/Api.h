@@ -16,6 +16,11 @@ struct ApiModel {
   int64_t maxTokens = 4096; // of a chat's answer, where the request does not say
   int64_t contextLength = INT32_MAX;
   std::vector<int32_t> textEnds, chatEnds; // what is behind one of these is not the text's
+  // Bytes of a request, at most.
+  size_t mostBodyBytes() const {
+    constexpr size_t least = size_t(1) << 20, most = size_t(64) << 20, perToken = 256;
+    return std::min(least + perToken * static_cast<size_t>(contextLength), most);
+  }
   // The tokens of a prompt (ApiRequest::prompts). From any thread.
   std::function<Expected<std::vector<int32_t>>(const nlohmann::ordered_json &prompt)> tokensOf;
 };
@@ -71,6 +76,8 @@ public:
     return answer(readChatCompletion(body));
   }
   std::string models() const;
+  Expected<std::string> modelNamed(std::string_view name) const;
+  size_t mostBodyBytes() const { return model.mostBodyBytes(); }
   std::string metrics() const; // in Prometheus's text format
   // The body and HTTP status that say what is wrong.
   static std::string errorBody(const Status &status);
@@ -78,6 +85,9 @@ public:
 
 private:
   Expected<std::unique_ptr<ApiAnswer>> answer(Expected<ApiRequest> request);
+
+  nlohmann::ordered_json described() const;
+  Status checkName(std::string_view name) const;
 
   ApiModel model;
   TextService &service;

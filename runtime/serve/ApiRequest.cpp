@@ -1,6 +1,7 @@
 #include "runtime/serve/ApiRequest.h"
 
 #include "runtime/io/JsonText.h"
+#include "runtime/io/Words.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +20,7 @@ Expected<Json> parseBody(std::string_view body) {
   try {
     Json json = Json::parse(body);
     if (!json.is_object())
-      return Status::error("the body is {}; valid: a JSON object", json.type_name());
+      return Status::error("the body is {}; valid: a JSON object", shownValue(json));
     return json;
   } catch (const Json::exception &error) {
     const auto *place = dynamic_cast<const Json::parse_error *>(&error);
@@ -189,9 +190,9 @@ void readPrompts(Members &members, ApiRequest &request) {
 
 // Texts in parts are one text; what a function was called with is a value, as templates have it.
 Status normalize(Json &messages) {
-  for (size_t i = 0; i < messages.size(); ++i) {
+  for (size_t i = 0; messages.is_array() && i < messages.size(); ++i) { // else chatOf says so
     if (!messages[i].is_object())
-      continue; // chatOf says so
+      continue;
     if (auto content = messages[i].find("content"); content != messages[i].end() && content->is_array()) {
       std::string all;
       for (size_t j = 0; j < content->size(); ++j) {
@@ -258,8 +259,8 @@ Expected<ApiRequest> readCompletion(std::string_view body) {
   if (request.echoes && request.likeliest >= 0)
     return Status::error("logprobs: of the prompt, which echo asks for, there are none; valid: one of both");
   if (size_t texts = request.prompts.size() * request.count; texts > ApiRequest::mostTexts)
-    return Status::error("{} prompts of {} texts each are {}; valid: at most {}", request.prompts.size(), request.count,
-                         texts, ApiRequest::mostTexts);
+    return Status::error("{} of {} each are {}; valid: at most {}", counted(request.prompts.size(), "prompt"),
+                         counted(request.count, "text"), texts, ApiRequest::mostTexts);
   return request;
 }
 

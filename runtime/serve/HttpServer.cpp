@@ -1,5 +1,7 @@
 #include "runtime/serve/HttpServer.h"
 
+#include "runtime/io/JsonText.h"
+
 #include <httplib.h>
 
 #include <cerrno>
@@ -11,7 +13,7 @@ namespace braid::runtime {
 
 struct HttpServer::Impl {
   httplib::Server server;
-  int port = 0;
+  int port = 0, socket = -1;
   std::thread thread;
 };
 
@@ -19,19 +21,16 @@ HttpServer::HttpServer() : impl(std::make_unique<Impl>()) {}
 HttpServer::~HttpServer() { stop(); }
 int HttpServer::port() const { return impl->port; }
 
-// Large enough for the longest prompts, small enough for memory.
-static constexpr size_t mostBodyBytes = size_t(64) << 20;
-
 Expected<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string &host, int port) {
   std::unique_ptr<HttpServer> result(new HttpServer());
   httplib::Server &server = result->impl->server;
   // A port that another process has is an error. (By default the library shares it, and requests go to either.)
-  server.set_socket_options([](int socket) {
+  server.set_socket_options([impl = result->impl.get()](int socket) {
+    impl->socket = socket;
     int yes = 1;
     setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   });
   server.set_tcp_nodelay(true);
-  server.set_payload_max_length(mostBodyBytes);
   errno = 0;
   bool bound = true;
   if (port == 0)
@@ -41,6 +40,7 @@ Expected<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string &host
   if (!bound || result->impl->port < 0)
     return Status::error(ErrorCode::ioError, "cannot listen on {}:{}: {}", host, port,
                          errno ? std::strerror(errno) : "no address of that name");
+  ::listen(result->impl->socket, SOMAXCONN); // the library lets 5 wait
   return result;
 }
 
@@ -52,13 +52,22 @@ static void fail(httplib::Response &response, const Status &status) {
 }
 
 // What comes is sent as it does. Once the head is out an error can only be told in a stream; a whole answer is cut off.
-static void send(httplib::Response &response, Expected<std::unique_ptr<ApiAnswer>> begun) {
+static void send(const httplib::Request &request, httplib::Response &response,
+                 Expected<std::unique_ptr<ApiAnswer>> begun) {
   if (!begun)
     return fail(response, begun.status());
   if (Status status = (*begun)->wait(); !status.ok())
     return fail(response, status);
   std::shared_ptr<ApiAnswer> answer = *std::move(begun);
   const char *type = answer->contentType();
+  response.set_header("Cache-Control", "no-cache");
+  if (request.version == "HTTP/1.0") { // which has no parts
+    std::string whole;
+    Expected<bool> goesOn = true;
+    while (goesOn && *goesOn)
+      goesOn = answer->next(whole);
+    return goesOn ? response.set_content(whole, type) : fail(response, goesOn.status());
+  }
   auto more = [answer](size_t, httplib::DataSink &sink) {
     std::string body;
     Expected<bool> goesOn = answer->next(body);
@@ -72,39 +81,56 @@ static void send(httplib::Response &response, Expected<std::unique_ptr<ApiAnswer
       sink.done();
     return true;
   };
-  response.set_header("Cache-Control", "no-cache");
   response.set_chunked_content_provider(type, more);
 }
 
 void HttpServer::start(Api &api, size_t connections) {
-  httplib::Server &server = impl->server;
-  server.new_task_queue = [connections] { return new httplib::ThreadPool(connections); };
   using httplib::Request, httplib::Response;
-  server.Post("/v1/completions",
-              [&](const Request &request, Response &response) { send(response, api.completion(request.body)); });
-  server.Post("/v1/chat/completions",
-              [&](const Request &request, Response &response) { send(response, api.chatCompletion(request.body)); });
+  httplib::Server &server = impl->server;
+  server.set_payload_max_length(api.mostBodyBytes());
+  server.set_keep_alive_timeout(2); // idle connections hold their threads
+  server.set_pre_routing_handler([](const Request &request, Response &response) {
+    std::string coding = request.get_header_value("Content-Encoding");
+    if (coding.empty() || coding == "identity")
+      return httplib::Server::HandlerResponse::Unhandled;
+    fail(response, Status::error("Content-Encoding: is '{}'; valid: identity", escaped(coding)));
+    response.status = 415;
+    return httplib::Server::HandlerResponse::Handled;
+  });
+  server.new_task_queue = [connections] { return new httplib::ThreadPool(connections); };
+  server.Post("/v1/completions", [&](const Request &request, Response &response) {
+    send(request, response, api.completion(request.body));
+  });
+  server.Post("/v1/chat/completions", [&](const Request &request, Response &response) {
+    send(request, response, api.chatCompletion(request.body));
+  });
   server.Get("/v1/models",
              [&](const Request &, Response &response) { response.set_content(api.models(), "application/json"); });
+  server.Get("/v1/models/(.+)", [&](const Request &request, Response &response) {
+    if (Expected<std::string> model = api.modelNamed(request.matches[1].str()))
+      response.set_content(*model, "application/json");
+    else
+      fail(response, model.status());
+  });
   server.Get("/metrics", [&](const Request &, Response &response) {
     response.set_content(api.metrics(), "text/plain; version=0.0.4");
   });
   server.Get("/health", [](const Request &, Response &response) {
     response.set_content("{\"status\":\"ok\"}", "application/json");
   });
-  server.set_error_handler([](const Request &request, Response &response) {
+  server.set_error_handler([&api](const Request &request, Response &response) {
     if (!response.body.empty())
       return;
-    int code = response.status; // of the library: no such path, a body that is too long or no request
-    response.set_content(
-        Api::errorBody(code == 404
-                           ? Status::error(ErrorCode::notFound,
-                                           "{} {}: there is no such place; valid: POST /v1/completions, "
-                                           "/v1/chat/completions, GET /v1/models, /health, /metrics",
-                                           request.method, request.path)
-                           : Status::error("the request was refused with status {}; a body has at most {} bytes", code,
-                                           mostBodyBytes)),
-        "application/json");
+    Status status =
+        Status::error("the request was refused with status {}: it is no HTTP, or too long", response.status);
+    if (response.status == 404)
+      status = Status::error(ErrorCode::notFound,
+                             "{} {}: there is no such place; valid: POST /v1/completions, /v1/chat/completions, GET "
+                             "/v1/models, /health, /metrics",
+                             escaped(request.method), escaped(request.path));
+    else if (response.status == 413)
+      status = Status::error("the body is longer than {} bytes, which is enough for the context", api.mostBodyBytes());
+    response.set_content(Api::errorBody(status), "application/json");
   });
   server.set_exception_handler([](const Request &, Response &response, std::exception_ptr error) {
     std::string why = "something that is no exception";

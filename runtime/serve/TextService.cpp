@@ -64,8 +64,8 @@ Expected<std::shared_ptr<AskedText>> TextService::ask(TextRequest request) {
     if (stopping)
       return Status::error(ErrorCode::overflow, "no text is begun any more: the server is being stopped");
     if (size_t there = waiting.size() + seen.running; there >= options.most)
-      return Status::error(ErrorCode::overflow, "{} are being written or wait, and no more than {} may",
-                           counted(there, "text"), options.most);
+      return Status::error(ErrorCode::overflow, "{} in the making, and no more than {} may be",
+                           there == 1 ? "1 text is" : fmt::format("{} texts are", there), options.most);
     waiting.push_back({std::move(request), text});
   }
   changed.notify_one();

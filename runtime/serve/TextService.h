@@ -80,6 +80,8 @@ public:
   // No text is taken any more. From any thread, of the first rank.
   void stop();
 
+  size_t most() const { return options.most; }
+
   struct Counts {
     size_t running = 0, waiting = 0;
     uint64_t texts = 0; // that have ended

@@ -10,16 +10,12 @@ namespace braid::runtime {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-template <class AnyJson> static std::string shown(const AnyJson &value) { // never copies what may be deep
-  return value.is_object() ? "an object" : value.is_array() ? "a list" : shownValue(Json(value));
-}
-
 static Status checkObjects(const OrderedJson &list, std::string_view what) {
   if (!list.is_array())
-    return Status::error("{} is {}; valid: a list", what, shown(list));
+    return Status::error("{} is {}; valid: a list", what, shownValue(list));
   for (size_t i = 0; i < list.size(); ++i)
     if (!list[i].is_object())
-      return Status::error("{}[{}] is {}; valid: an object", what, i, shown(list[i]));
+      return Status::error("{}[{}] is {}; valid: an object", what, i, shownValue(list[i]));
   return Status::success();
 }
 
@@ -41,7 +37,7 @@ Expected<Chat> chatOf(const OrderedJson &value) {
         return Status::error("has '{}'; valid: messages, tools, documents, chat_template_kwargs", escaped(key));
     }
   } else {
-    return Status::error("is {}; valid: a list of messages, or an object with one", shown(value));
+    return Status::error("is {}; valid: a list of messages, or an object with one", shownValue(value));
   }
   BRAID_TRY(checkObjects(chat.messages, "messages"));
   if (chat.messages.empty())
@@ -50,7 +46,7 @@ Expected<Chat> chatOf(const OrderedJson &value) {
     if (!list->is_null())
       BRAID_TRY(checkObjects(*list, what));
   if (!chat.variables.is_object())
-    return Status::error("chat_template_kwargs is {}; valid: an object", shown(chat.variables));
+    return Status::error("chat_template_kwargs is {}; valid: an object", shownValue(chat.variables));
   return chat;
 }
 
@@ -141,7 +137,7 @@ Status ChatTemplate::readTemplates(const std::string &directory) {
     if (!name || !source)
       return Status::error(ErrorCode::corruptFile,
                            "{}: chat_template is {}; valid: a text, or a list of objects with name and template", place,
-                           shown(*said));
+                           shownValue(OrderedJson(*said)));
     BRAID_TRY(add(*name, *source, fmt::format("{}: chat_template '{}'", place, escaped(*name))));
   }
   return Status::success();

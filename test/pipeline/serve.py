@@ -47,10 +47,10 @@ class Server:
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
-    def ask(self, method, path, body=None):
+    def ask(self, method, path, body=None, headers=None):
         """-> status, headers, body"""
         connection = self.connect()
-        connection.request(method, path, body if body is None or isinstance(body, (str, bytes)) else json.dumps(body))
+        connection.request(method, path, body if body is None or isinstance(body, (str, bytes)) else json.dumps(body), headers or {})
         answer = connection.getresponse()
         result = answer.status, dict(answer.getheaders()), answer.read().decode()
         connection.close()
@@ -163,8 +163,17 @@ def check_errors(server):
     fails(400, "need a context of 267, but the program was compiled for 256", "POST", "/v1/completions", {"prompt": "a", "max_tokens": 267})
     fails(400, "token 1 is 512, but the vocabulary has 0 to 511", "POST", "/v1/completions", {"prompt": [1, 512]})
     fails(400, "token 0 is 18446744073709551615", "POST", "/v1/completions", '{"prompt": [18446744073709551615]}')
+    fails(400, "messages is 5; valid: a list", "POST", "/v1/chat/completions", {"messages": 5})
+    fails(413, "the body is longer than 1114112 bytes", "POST", "/v1/completions", b" " * 1114113)
+    fails(404, "model: there is no 'x'", "GET", "/v1/models/x")
     fails(400, "messages is empty", "POST", "/v1/chat/completions", {"messages": []})
     fails(400, "temprature: is not known here", "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "temprature": 1})
+    status, _, answer = server.ask("POST", "/v1/completions", b"{}", {"Content-Encoding": "gzip"})
+    assert status == 415 and "Content-Encoding: is 'gzip'; valid: identity" in answer, answer
+    with socket.create_connection(("127.0.0.1", server.port)) as raw:
+        raw.sendall(b'POST /v1/completions HTTP/1.0\r\nContent-Length: 32\r\n\r\n{"prompt": "a", "max_tokens": 3}')
+        old = raw.makefile("rb").read()
+    assert b"Content-Length: " in old and b"Transfer-Encoding" not in old and json.loads(old.split(b"\r\n\r\n")[1])["usage"]["completion_tokens"] == 3, old
     for noise in (b"\x00\xff" * 300, b"GET\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"):
         with socket.create_connection(("127.0.0.1", server.port)) as raw:
             raw.sendall(noise)
@@ -197,7 +206,7 @@ def check_end():
         while server.metric("texts_running") + server.metric("texts_waiting") < 5:
             time.sleep(0.001)
         status, headers, answer = server.ask("POST", "/v1/completions", {"prompt": "a"})
-        assert status == 503 and headers["Retry-After"] == "1" and "5 texts are being written or wait" in answer, answer
+        assert status == 503 and headers["Retry-After"] == "1" and "5 texts are in the making" in answer, answer
         server.stop()
         assert all(answer.result()[1]["choices"][0]["finish_reason"] == "length" for answer in asked)
     print("end: texts that have begun are written")

@@ -259,8 +259,7 @@ TEST(Serve, WhatIsNotWantedEnds) {
            next = *service.ask(requestFor({3}, 5, 0));
       while (running->next(100ms).tokens.empty()) {
       }
-      EXPECT_EQ(service.ask(requestFor({4}, 5, 0)).message(),
-                "3 texts are being written or wait, and no more than 3 may");
+      EXPECT_EQ(service.ask(requestFor({4}, 5, 0)).message(), "3 texts are in the making, and no more than 3 may be");
       waiting->cancel();
       EXPECT_EQ(take(*waiting).second, AskedText::End::cancelled);
       running->cancel();
@@ -369,12 +368,12 @@ TEST(ApiRequest, Chat) {
 TEST(ApiRequest, WhatIsWrongIsNamed) {
   for (auto [body, message] : std::initializer_list<std::pair<const char *, const char *>>{
            {"", "the body is no JSON, at byte 1: "},
-           {"[1]", "the body is array; valid: a JSON object"},
+           {"[1]", "the body is a list; valid: a JSON object"},
            {R"({"prompt": "a",})", "the body is no JSON, at byte 16: "},
            {"{}", "prompt: is missing; valid: a text, token numbers, or a list of either"},
            {R"({"prompt": 3})", "prompt: is 3; valid: a text, token numbers, or a list of either"},
-           {R"({"prompt": []})", "prompt: is array; valid: "},
-           {R"({"prompt": ["a", [1, "b"]]})", "prompt: is array; valid: "},
+           {R"({"prompt": []})", "prompt: is an empty list; valid: "},
+           {R"({"prompt": ["a", [1, "b"]]})", "prompt: is a list; valid: "},
            {R"({"prompt": "a", "max_tokens": 0})", "max_tokens: is 0; valid: a whole number from 1 to 2147483647"},
            {R"({"prompt": "a", "max_tokens": 1.5})", "max_tokens: is 1.5; valid: a whole number from 1 to"},
            {R"({"prompt": "a", "max_tokens": true})", "max_tokens: is true; valid: a whole number"},
@@ -388,7 +387,7 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
            {R"({"prompt": "a", "stream": 1})", "stream: is 1; valid: true or false"},
            {R"({"prompt": "a", "stream_options": {"x": 1}})", "stream_options: x: is not known here; known are incl"},
            {R"({"prompt": "a", "presence_penalty": 0.5})", "presence_penalty: is 0.5; valid: 0, the only one there is"},
-           {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "response_format: is object; valid: "},
+           {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "response_format: is an object; valid: "},
            {R"({"prompt": "a", "best_of": 3})", "best_of: is 3; valid: 1, which is n"},
            {R"({"prompt": "a", "logprobs": 21})", "logprobs: is 21; valid: a whole number from 0 to 20"},
            {R"({"prompt": "a", "logprobs": 1, "echo": true})", "logprobs: of the prompt, which echo asks for, there"},
@@ -401,6 +400,7 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
   for (auto [body, message] : std::initializer_list<std::pair<const char *, const char *>>{
            {"{}", "messages: is missing; valid: a list of messages"},
            {R"({"messages": [{"content": [{"type": "image_url"}]}]})", "messages[0].content[0]: is no text, and "},
+           {R"({"messages": null})", "messages: is missing; valid: a list of messages"},
            {R"({"messages": [], "prompt": "a"})", "prompt: is not known here; known are messages, "},
            {R"({"messages": [], "top_logprobs": 1})", "top_logprobs: is 1; valid: null, or logprobs true"},
            {R"({"messages": [], "tool_choice": "required"})", "tool_choice: is \"required\"; valid: "},
@@ -436,7 +436,7 @@ TEST(Api, AnswersWholeAndInParts) {
     return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
   };
   withRank(2, [&](Rank &rank, Generator &generator) {
-    TextService service(rank, generator, {.reuses = false});
+    TextService service(rank, generator, {.most = 5, .reuses = false});
     ApiModel model;
     model.name = "bigram";
     model.tokensOf = [](const Json &prompt) -> Expected<Tokens> {
@@ -500,6 +500,10 @@ TEST(Api, AnswersWholeAndInParts) {
       EXPECT_EQ(api.chatCompletion(R"({"messages": [{"role": "user", "content": "a"}]})").message(),
                 "there are no chats");
       EXPECT_EQ(Json::parse(api.models())["data"][0]["id"], "bigram");
+      EXPECT_EQ(Json::parse(*api.modelNamed("bigram"))["object"], "model");
+      EXPECT_EQ(api.modelNamed("b\n").message(), "model: there is no 'b\\n'; valid: bigram");
+      EXPECT_EQ(api.completion(R"({"prompt": ["a", "b"], "n": 3})").message(),
+                "6 texts are asked for; valid: at most 5 (--max-texts)");
       EXPECT_NE(api.metrics().find("\nbraid_texts_total 4\n"), std::string::npos) << api.metrics();
       // Who drops an answer does not want it.
       {

@@ -25,23 +25,46 @@ struct Options {
   RankFlags ranks;
 };
 
-// One reader for the threads of all requests.
-class SharedReader {
+// A few readers for the threads of all requests: one long prompt holds up no others.
+class SharedReaders {
 public:
-  SharedReader(const Options &options, const Program &program, int64_t vocabulary, const Texts &texts)
-      : reader(options.prompts, &program, vocabulary, texts) {}
-
-  Expected<std::vector<int32_t>> tokensOf(const nlohmann::ordered_json &prompt) {
-    std::lock_guard lock(mutex);
-    reader.now = std::time(nullptr);
-    std::optional<std::string> text;
-    return reader.tokensOf(prompt, text);
+  static constexpr size_t count = 4;
+  // Without a template there are no chats, and who asks for one hears why.
+  SharedReaders(const Options &options, const Program &program, int64_t vocabulary, const Texts &texts)
+      : templates(Status::success()) {
+    for (size_t i = 0; i < count; ++i) {
+      free.push_back(std::make_unique<PromptReader>(options.prompts, &program, vocabulary, texts));
+      templates = free.back()->loadTemplate();
+    }
   }
 
-  PromptReader reader; // until there are requests
+  const PromptReader &one() const { return *free.front(); } // before there are requests
+
+  Expected<std::vector<int32_t>> tokensOf(const nlohmann::ordered_json &prompt) {
+    std::unique_ptr<PromptReader> reader;
+    {
+      std::unique_lock lock(mutex);
+      freed.wait(lock, [&] { return !free.empty(); });
+      reader = std::move(free.back());
+      free.pop_back();
+    }
+    reader->now = std::time(nullptr);
+    std::optional<std::string> text;
+    Expected<std::vector<int32_t>> tokens = reader->tokensOf(prompt, text);
+    {
+      std::lock_guard lock(mutex);
+      free.push_back(std::move(reader));
+    }
+    freed.notify_one();
+    return tokens;
+  }
+
+  Status templates; // why there is none
 
 private:
   std::mutex mutex;
+  std::condition_variable freed;
+  std::vector<std::unique_ptr<PromptReader>> free;
 };
 
 // Without a tokenizer tokens are bytes, or they have no text.
@@ -52,8 +75,8 @@ Expected<bool> haveText(const Program &program, const Texts &texts) {
   return bytes && texts.unread.ok();
 }
 
-Expected<ApiModel> modelOf(const Options &options, const Program &program, const Texts &texts, PromptReader &reader,
-                           bool speaks) {
+Expected<ApiModel> modelOf(const Options &options, const Program &program, const Texts &texts,
+                           const PromptReader &reader, bool speaks) {
   ApiModel model;
   model.name = options.name.empty() ? program.name() : options.name;
   model.tokenizer = texts.tokenizer;
@@ -101,12 +124,11 @@ Status run(const Options &options) {
   BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
   BRAID_TRY(checkDType(*program));
   BRAID_ASSIGN(int64_t vocabulary, vocabularyOf(*program));
-  SharedReader reader(options, *program, vocabulary, texts);
-  // Without a template there are no chats; who asks for one hears why.
-  if (Status status = reader.reader.loadTemplate(); !status.ok() && !options.prompts.chatTemplate.empty())
-    return status;
-  BRAID_ASSIGN(ApiModel model, modelOf(options, *program, texts, reader.reader, ranks.speaks()));
-  model.tokensOf = [&](const nlohmann::ordered_json &prompt) { return reader.tokensOf(prompt); };
+  SharedReaders readers(options, *program, vocabulary, texts);
+  if (!options.prompts.chatTemplate.empty() || options.prompts.kwargs)
+    BRAID_TRY(readers.templates);
+  BRAID_ASSIGN(ApiModel model, modelOf(options, *program, texts, readers.one(), ranks.speaks()));
+  model.tokensOf = [&](const nlohmann::ordered_json &prompt) { return readers.tokensOf(prompt); };
   std::unique_ptr<HttpServer> server; // of the first rank
   if (ranks.speaks()) {
     BRAID_ASSIGN(server, HttpServer::listen(options.host, options.port));

@@ -7,6 +7,7 @@
 #include "runtime/serve/HttpServer.h"
 #include "runtime/template/ChatTemplate.h"
 #include "runtime/text/Tokenizer.h"
+#include "runtime/text/Utf8.h"
 
 namespace braid::runtime {
 namespace {
@@ -63,6 +64,7 @@ Expected<std::string> ChatTemplate::render(const Chat &, std::time_t) const { re
 std::optional<std::string> ChatTemplate::endToken() const { return std::nullopt; }
 
 struct HttpServer::Impl {};
+std::optional<size_t> firstInvalidUtf8(std::string_view) { return std::nullopt; } // of texts that are served
 HttpServer::~HttpServer() = default;
 Expected<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string &, int) {
   return Status::error(ErrorCode::unsupported, "this braid-run has no HTTP server; valid: generate");
