@@ -85,8 +85,8 @@ Status ApiAnswer::add(Choice &choice, const AskedText::Token &token) {
   return Status::success();
 }
 
-Status ApiAnswer::collect(Choice &choice, Milliseconds patience) {
-  AskedText::News news = choice.asked->next(patience);
+Status ApiAnswer::collect(Choice &choice, Milliseconds patience, AskedText::For what) {
+  AskedText::News news = choice.asked->next(patience, what);
   choice.reused = news.reusedTokens;
   for (const AskedText::Token &token : news.tokens) {
     BRAID_TRY(add(choice, token));
@@ -107,7 +107,7 @@ Status ApiAnswer::collect(Choice &choice, Milliseconds patience) {
 Status ApiAnswer::wait() {
   Choice &first = choices.front();
   while (!first.finish && first.drawn == 0)
-    BRAID_TRY(collect(first, Milliseconds(1000)));
+    BRAID_TRY(collect(first, Milliseconds(1000), AskedText::For::tokens));
   return Status::success();
 }
 
@@ -177,12 +177,14 @@ Json ApiAnswer::usage() const {
 }
 
 Expected<bool> ApiAnswer::next(std::string &body) {
-  // All of them are drawn in the same rounds: whoever waits for one has what came of the others.
-  Milliseconds patience = request.streams ? Milliseconds(100) : Milliseconds(200);
+  // All of them are drawn in the same rounds: whoever waits for one has what came of the others. A stop ends a text when it
+  // is seen.
+  auto what = request.streams ? AskedText::For::tokens : AskedText::For::end;
+  Milliseconds patience(request.streams ? 100 : request.stops.empty() ? 200 : 20);
   bool ended = true;
   for (Choice &choice : choices)
     if (!choice.finish) {
-      BRAID_TRY(collect(choice, patience));
+      BRAID_TRY(collect(choice, patience, what));
       ended &= choice.finish != nullptr;
       patience = Milliseconds(0);
     }

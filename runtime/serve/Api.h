@@ -51,7 +51,7 @@ private:
     bool isSent = false, isFirst = true;
   };
   ApiAnswer(ApiRequest request, const ApiModel &model) : request(std::move(request)), model(model) {}
-  Status collect(Choice &choice, std::chrono::milliseconds patience);
+  Status collect(Choice &choice, std::chrono::milliseconds patience, AskedText::For what);
   Status add(Choice &choice, const AskedText::Token &token);
   Expected<Json> likelihood(const Choice &choice, const AskedText::Token &token);
   Json envelope(const char *object) const;

@@ -14,20 +14,25 @@ using Json = nlohmann::json;
 
 // ---- A text ---------------------------------------------------------------------------------------------------------
 
-AskedText::News AskedText::next(std::chrono::milliseconds patience) {
+AskedText::News AskedText::next(std::chrono::milliseconds patience, For what) {
   std::unique_lock lock(mutex);
-  changed.wait_for(lock, patience, [&] { return !news.tokens.empty() || news.end != End::none; });
+  waitsFor = what;
+  changed.wait_for(lock, patience,
+                   [&] { return (what == For::tokens && !news.tokens.empty()) || news.end != End::none; });
   News now = news;
   news.tokens.clear();
   return now;
 }
 
 void AskedText::add(Token token) {
+  bool isAwaited = false;
   {
     std::lock_guard lock(mutex);
     news.tokens.push_back(std::move(token));
+    isAwaited = waitsFor == For::tokens;
   }
-  changed.notify_one();
+  if (isAwaited)
+    changed.notify_one();
 }
 
 void AskedText::finish(End end, Status status) {

@@ -44,8 +44,10 @@ public:
     Status status = Status::success(); // why it failed
     size_t reusedTokens = 0; // of its prompt
   };
-  // Waits for tokens or the end, no longer than `patience`.
-  News next(std::chrono::milliseconds patience);
+  // Waits for tokens or the end, or for the end alone, no longer than `patience`. Who waits for the end is not woken by
+  // tokens, which takes time from who computes the next ones.
+  enum class For : uint8_t { tokens, end };
+  News next(std::chrono::milliseconds patience, For what = For::tokens);
   // Nobody wants it any more: it ends before the next round.
   void cancel() { isCancelled = true; }
 
@@ -58,6 +60,7 @@ private:
   std::mutex mutex;
   std::condition_variable changed;
   News news;
+  For waitsFor = For::tokens;
   std::atomic<bool> isCancelled = false;
 };
 

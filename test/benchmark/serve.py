@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times braid-run serve against braid-run generate, and a chat that goes on against one that is read again.
 
-  test/benchmark/serve.py [--build-dir=build] [--model=models/tiny-hybrid.json] [--rounds=5] [-o F.md]
+  test/benchmark/serve.py [--build-dir=build] [--model=test/benchmark/models/hybrid-256.json] [--rounds=5] [-o F.md]
 
 First texts are compared: those of the server are those of generate. Then, in turn, `--rounds` times:
   generate   all prompts in one command, as many at a time as the program has sequences: what the same rounds give without HTTP
@@ -37,13 +37,14 @@ class Server:
         """-> its text, seconds until its first token"""
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
         begin = time.perf_counter()
-        connection.request("POST", "/v1/completions", json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0.8, "seed": seed, "stream": stream}))
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": prompt, "max_tokens": tokens, "temperature": 0.8, "seed": seed, "stream": stream, "return_token_ids": not stream}))
         answer = connection.getresponse()
         first = time.perf_counter() - begin  # the head comes with the first token
         body = answer.read().decode()
         connection.close()
         if not stream:
-            return json.loads(body)["choices"][0]["text"], first
+            choice = json.loads(body)["choices"][0]
+            return (choice["text"] if isinstance(prompt, str) else choice["token_ids"]), first
         return "".join(json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in body.split("\n\n")[:-2]), first
 
     def texts(self, prompts, clients, stream):
@@ -58,7 +59,7 @@ class Server:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-dir", default="build")
-    parser.add_argument("--model", default="models/tiny-hybrid.json")
+    parser.add_argument("--model", default="test/benchmark/models/hybrid-256.json")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-o", default="")
     arguments = parser.parse_args()
@@ -72,6 +73,10 @@ def main():
         print(line, flush=True)
         lines.append(line)
 
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        cpu = re.search(r"model name\s*: (.*)", file.read())
+    say(f"# Serving\n\ntest/benchmark/serve.py: {arguments.model}, f32, {os.cpu_count()} cores of {cpu[1] if cpu else 'a CPU'}, {time.strftime('%Y-%m-%d')}, commit {commit}, {arguments.rounds} rounds\n")
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
         with open("text.txt", "w", encoding="ascii") as file:
@@ -91,7 +96,7 @@ def main():
         server, again = Server(run), Server(run, "--no-prefix-reuse")
         wanted = generate()[0]
         same = [made == text for stream in (False, True) for (made, _), text in zip(again.texts(prompts, SEQUENCES, stream), wanted)]
-        say(f"{sum(same)} of {len(same)} texts are those of generate; rounding turns a draw where the others' rows are others")
+        say(f"{sum(same)} of {len(same)} texts are those of generate (rounding may turn a draw where the others' rows are others).")
         if sum(same) < 0.9 * len(same):
             sys.exit("too many texts are others: not timed")
         times = {}
@@ -110,10 +115,10 @@ def main():
             again.texts(prompts[:8], 1, False)
             add("one client", (time.perf_counter() - begin) * TEXTS / 8)
             for length in HISTORIES:
-                history = (text * 9)[:length]
+                history = list((text * 9)[:length].encode())
                 for name, which in (("goes on", server), ("read again", again)):
                     answer = which.text(history, 1, tokens=32)[0]
-                    add(f"{name} {length}", which.text(history + answer + " and then what is to be said?", 2, tokens=4)[1])
+                    add(f"{name} {length}", which.text(history + answer + list(b" and then what is to be said?"), 2, tokens=4)[1])
 
         def median(name):
             return statistics.median(times[name])
