@@ -14,10 +14,17 @@ static double since(Clock::time_point start) { return std::chrono::duration<doub
 Continuations::Continuations(Generator &generator, const ContinuationOptions &options)
     : generator(generator), options(options), places(generator.sequences()) {
   this->options.choices = std::min(options.choices, generator.vocabulary());
+  if (!options.reuses || !options.readsBeside || generator.stateBytes() == 0)
+    this->options.stateBytes = 0;
 }
 
 size_t Continuations::room() const {
   return static_cast<size_t>(std::ranges::count_if(places, [](const Place &place) { return !place.running; }));
+}
+
+// Whether a text can go on with what behind `read` follows: something of it must be left to read.
+static bool goesOnFrom(std::span<const int32_t> read, std::span<const int32_t> prompt) {
+  return !read.empty() && read.size() < prompt.size() && std::ranges::equal(read, prompt.first(read.size()));
 }
 
 // The free sequence that has read most of the prompt, all of what it has; else the one that was used longest ago, whose
@@ -28,9 +35,7 @@ size_t Continuations::placeFor(std::span<const int32_t> prompt, size_t &reused) 
     const Place &place = places[i];
     if (place.running)
       continue;
-    std::span<const int32_t> fed = place.fed;
-    bool goesOn = !fed.empty() && fed.size() < prompt.size() && std::ranges::equal(fed, prompt.first(fed.size()));
-    size_t known = goesOn ? fed.size() : 0;
+    size_t known = goesOnFrom(place.fed, prompt) ? place.fed.size() : 0;
     if (best == places.size() || known > reused || (known == reused && place.used < places[best].used)) {
       best = i;
       reused = known;
@@ -39,19 +44,78 @@ size_t Continuations::placeFor(std::span<const int32_t> prompt, size_t &reused) 
   return best;
 }
 
+// ---- States ---------------------------------------------------------------------------------------------------------
+
+// Prompts that are compared with new ones, and states; tokens of a state, at least: fewer are soon read again.
+static constexpr size_t mostRecent = 64, mostStates = 1024, leastKept = 32;
+
+Continuations::Kept *Continuations::keptFor(std::span<const int32_t> prompt) {
+  Kept *best = nullptr;
+  for (Kept &kept : states)
+    if (goesOnFrom(kept.tokens, prompt) && (!best || kept.tokens.size() > best->tokens.size()))
+      best = &kept;
+  return best;
+}
+
+// Of a prompt, how many tokens another one began with: what two have in common a third one may, too.
+size_t Continuations::sharedWith(std::span<const int32_t> prompt) const {
+  size_t most = 0;
+  for (const std::vector<int32_t> &other : recent) {
+    auto differs = std::ranges::mismatch(prompt, other).in1;
+    most = std::max(most, static_cast<size_t>(differs - prompt.begin()));
+  }
+  return most;
+}
+
+// Keeps what the sequence has read of its prompt, and forgets what was not used for longest.
+Status Continuations::keep(size_t at) {
+  const Running &running = *places[at].running;
+  std::span<const int32_t> read = std::span(running.text.prompt).first(running.read);
+  size_t bytes = generator.stateBytes();
+  if (read.size() < leastKept || bytes > options.stateBytes ||
+      std::ranges::any_of(states, [&](const Kept &kept) { return std::ranges::equal(kept.tokens, read); }))
+    return Status::success();
+  if ((states.size() + 1) * bytes > options.stateBytes || states.size() == mostStates) {
+    auto oldest = std::ranges::min_element(states, {}, &Kept::used);
+    std::swap(*oldest, states.back());
+    states.pop_back();
+  }
+  BRAID_ASSIGN(Generator::State state, generator.save(at));
+  states.push_back({{read.begin(), read.end()}, std::move(state), begun});
+  total.states = states.size();
+  return Status::success();
+}
+
+// ---- Rounds ---------------------------------------------------------------------------------------------------------
+
 Expected<size_t> Continuations::begin(uint64_t id, Text text) {
   BRAID_TRY(checkPrompt(generator, text.prompt, text.maxTokens));
   BRAID_ASSIGN(Sampler sampler, Sampler::create(text.sampler, generator.vocabulary(), options.choices));
-  size_t reused = 0, at = placeFor(text.prompt, reused);
+  size_t reused = 0, at = placeFor(text.prompt, reused), shared = 0;
   if (at == places.size())
     return Status::error(ErrorCode::overflow, "all {} sequences have a text", places.size());
+  ++begun;
+  if (options.stateBytes > 0) {
+    if (Kept *kept = keptFor(text.prompt); kept && kept->tokens.size() > reused) {
+      size_t none = 0;
+      at = placeFor({}, none);
+      BRAID_TRY(generator.restore(at, kept->state));
+      places[at].fed = kept->tokens;
+      kept->used = begun;
+      reused = kept->tokens.size();
+    }
+    shared = sharedWith(text.prompt);
+    recent.push_back(text.prompt);
+    if (recent.size() > mostRecent)
+      recent.pop_front();
+  }
   Place &place = places[at];
   if (reused == 0) {
     generator.reset(at);
     place.fed.clear();
   }
-  place.used = ++begun;
-  place.running.emplace(Running{id, std::move(text), std::move(sampler), reused});
+  place.used = begun;
+  place.running.emplace(Running{id, std::move(text), std::move(sampler), reused, shared});
   total.reusedTokens += reused;
   return reused;
 }
@@ -63,19 +127,26 @@ void Continuations::end(uint64_t id) {
 }
 
 // What is fed in a round.
-void Continuations::gather() {
+Status Continuations::gather() {
   pieces.clear();
   auto isRead = [](const Running &running) { return running.read == running.text.prompt.size(); };
-  for (size_t i = 0; i < places.size(); ++i)
-    if (const std::optional<Running> &running = places[i].running; running && !isRead(*running)) {
-      std::span<const int32_t> rest = std::span(running->text.prompt).subspan(running->read);
-      pieces.push_back({i, options.readsBeside ? rest.first(generator.callLength(rest.size())) : rest});
-    }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const std::optional<Running> &running = places[i].running;
+    if (!running || isRead(*running))
+      continue;
+    std::span<const int32_t> rest = std::span(running->text.prompt).subspan(running->read);
+    size_t count = options.readsBeside ? generator.callLength(rest.size()) : rest.size();
+    bool leaves = running->read <= running->shared && running->shared < running->read + count;
+    if (options.stateBytes > 0 && (count == rest.size() || leaves))
+      BRAID_TRY(keep(i));
+    pieces.push_back({i, rest.first(count)});
+  }
   if (!pieces.empty() && !options.readsBeside)
-    return;
+    return Status::success();
   for (size_t i = 0; i < places.size(); ++i)
     if (const std::optional<Running> &running = places[i].running; running && isRead(*running))
       pieces.push_back({i, std::span(&running->token, 1)});
+  return Status::success();
 }
 
 void Continuations::draw(std::span<const size_t> of) {
@@ -92,7 +163,7 @@ void Continuations::draw(std::span<const size_t> of) {
 
 Expected<bool> Continuations::step(const Emit &emit) {
   Clock::time_point start = Clock::now();
-  gather();
+  BRAID_TRY(gather());
   if (pieces.empty())
     return true;
   BRAID_TRY(generator.feed(pieces));

@@ -6,6 +6,7 @@
 #include "runtime/generate/Generator.h"
 #include "runtime/generate/Sampler.h"
 
+#include <deque>
 #include <optional>
 
 namespace braid::runtime {
@@ -17,6 +18,9 @@ struct ContinuationOptions {
   // A sequence keeps the tokens that it has read, and a prompt that begins with all of them goes on from there. Where a
   // prompt is cut then depends on what came before, and its numbers are rounded accordingly.
   bool reuses = false;
+  // Of states that are kept besides, from which prompts go on likewise: a prompt's before its last call, and where it leaves
+  // what it has in common with an earlier one. With `readsBeside` and `reuses`.
+  size_t stateBytes = 0;
   size_t choices = SIZE_MAX; // tokens at and above it are never drawn
 };
 
@@ -48,6 +52,7 @@ public:
   // are promptSeconds but for their draws.
   struct Counts {
     uint64_t promptTokens = 0, reusedTokens = 0, drawnTokens = 0;
+    size_t states = 0; // that are kept
     double promptSeconds = 0, decodeSeconds = 0;
   };
   const Counts &counts() const { return total; }
@@ -58,6 +63,7 @@ private:
     Text text;
     Sampler sampler;
     size_t read; // tokens of the prompt
+    size_t shared; // tokens with which an earlier prompt began, too
     int64_t drawn = 0;
     int32_t token = 0; // the last one
     Status status = Status::success(); // of the draw
@@ -67,13 +73,23 @@ private:
     std::vector<int32_t> fed; // where they are reused
     uint64_t used = 0; // when it began its last text
   };
+  struct Kept {
+    std::vector<int32_t> tokens;
+    Generator::State state;
+    uint64_t used;
+  };
   size_t placeFor(std::span<const int32_t> prompt, size_t &reused) const;
-  void gather();
+  Kept *keptFor(std::span<const int32_t> prompt);
+  size_t sharedWith(std::span<const int32_t> prompt) const;
+  Status keep(size_t at);
+  Status gather();
   void draw(std::span<const size_t> of);
 
   Generator &generator;
   ContinuationOptions options;
   std::vector<Place> places;
+  std::vector<Kept> states;
+  std::deque<std::vector<int32_t>> recent; // prompts
   std::vector<Generator::Piece> pieces; // of a round
   uint64_t begun = 0;
   Counts total;

@@ -94,8 +94,56 @@ Expected<Generator> Generator::bind(Session &session) {
   BRAID_ASSIGN(std::optional<double> limit, metadataNumber(program, "context_len"));
   if (limit)
     generator.contextLimit = static_cast<int64_t>(std::clamp(*limit, 0.0, static_cast<double>(INT32_MAX)));
+  generator.addCaches();
   generator.reset();
   return generator;
+}
+
+void Generator::addCaches() {
+  auto batch = static_cast<int64_t>(rows.size());
+  size_t bytes = 0;
+  for (const TensorInfo &tensor : session->program().tensors()) {
+    if (tensor.role != Role::cache || !session->program().holds(tensor))
+      continue;
+    TensorView view = session->tensor(tensor);
+    for (size_t layer = 0; layer < tensor.layerCount(); ++layer)
+      caches.push_back(view.layer(layer));
+    if (tensor.shape.empty() || tensor.shape[0] != batch)
+      return;
+    bytes += view.bytes / rows.size();
+  }
+  rowBytes = bytes;
+}
+
+Status Generator::eachCacheRow(size_t sequence, const std::function<Status(const TensorView &row)> &use) {
+  for (const TensorView &cache : caches) {
+    size_t bytes = cache.bytes / rows.size();
+    BRAID_TRY(use({cache.info, cache.data + sequence * bytes, bytes}));
+  }
+  return Status::success();
+}
+
+Expected<Generator::State> Generator::save(size_t sequence) {
+  State state{rows[sequence].position, {}};
+  state.bytes.reserve(rowBytes);
+  BRAID_TRY(eachCacheRow(sequence, [&](const TensorView &row) -> Status {
+    BRAID_TRY(session->toHost(row));
+    state.bytes.insert(state.bytes.end(), row.data, row.data + row.bytes);
+    return Status::success();
+  }));
+  return state;
+}
+
+Status Generator::restore(size_t sequence, const State &state) {
+  const std::byte *from = state.bytes.data();
+  BRAID_TRY(eachCacheRow(sequence, [&](const TensorView &row) {
+    std::copy_n(from, row.bytes, row.data);
+    from += row.bytes;
+    return session->toDevice(row);
+  }));
+  rows[sequence] = Row();
+  rows[sequence].position = state.position;
+  return Status::success();
 }
 
 // Caches stay as they are: a sequence that begins reads nothing of them, and large ones take seconds to clear.

@@ -36,6 +36,16 @@ public:
   // Appends tokens to sequence 0: its logits.
   Expected<std::span<const float>> feed(std::span<const int32_t> tokens);
 
+  // What a sequence has read, as its caches have it: its row of each, attention's as long as the context.
+  struct State {
+    int64_t position = 0;
+    std::vector<std::byte> bytes;
+  };
+  // 0: there is a cache that is not by sequences, so nothing can be saved.
+  size_t stateBytes() const { return rowBytes; }
+  Expected<State> save(size_t sequence);
+  Status restore(size_t sequence, const State &state);
+
   size_t vocabulary() const { return vocabularySize; }
   // Tokens of a sequence.
   int64_t length(size_t sequence = 0) const { return rows[sequence].position; }
@@ -63,12 +73,16 @@ private:
     std::vector<float> kept; // of a piece that ended before others did
   };
   Status addBucket(const EntryInfo &entry, int64_t length);
+  void addCaches();
+  Status eachCacheRow(size_t sequence, const std::function<Status(const TensorView &row)> &use);
   const Bucket &bucketFor(size_t tokens) const;
   Status check(std::span<const Piece> pieces) const;
 
   Session *session;
   std::vector<Bucket> table;
   std::vector<Row> rows;
+  std::vector<TensorView> caches; // a layer each
+  size_t rowBytes = 0; // of all of them
   size_t vocabularySize = 0;
   size_t paddedFrom = SIZE_MAX; // so many tokens go into a bucket that they do not fill
   int64_t contextLimit = INT32_MAX; // what cu_seqlens can count

@@ -233,6 +233,20 @@ Status Api::checkName(std::string_view name) const {
              : Status::error(ErrorCode::notFound, "model: there is no '{}'; valid: {}", escaped(name), model.name);
 }
 
+// What echo shows of a prompt.
+Expected<std::string> Api::textOf(const Json &prompt, std::span<const int32_t> tokens) const {
+  if (prompt.is_string())
+    return prompt.get<std::string>();
+  ContinuationText text(model.tokenizer);
+  BRAID_TRY(text.begin({}));
+  std::string all;
+  for (int32_t token : tokens) {
+    BRAID_ASSIGN(std::string added, text.add(token));
+    all += added;
+  }
+  return all;
+}
+
 Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
   BRAID_TRY(read.status());
   if (read->model)
@@ -259,24 +273,18 @@ Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
     if (!request.ignoresEnds)
       asks.ends = request.isChat ? model.chatEnds : model.textEnds;
     asks.likeliest = request.likeliest;
+    ContinuationText continuation(model.tokenizer), names(model.tokenizer, /*special=*/true);
+    BRAID_TRY(continuation.begin(tokens));
+    if (request.likeliest >= 0)
+      BRAID_TRY(names.begin(tokens));
+    std::string echoed;
+    if (request.echoes && model.hasText) {
+      BRAID_ASSIGN(echoed, textOf(prompt, tokens));
+    }
     for (size_t i = 0; i < request.count; ++i) {
       asks.text.sampler.seed = seed + answer->choices.size();
       BRAID_ASSIGN(std::shared_ptr<AskedText> text, service.ask(asks));
-      ApiAnswer::Choice &choice = answer->choices.emplace_back(
-          ApiAnswer::Choice{std::move(text), ContinuationText(model.tokenizer),
-                            ContinuationText(model.tokenizer, /*special=*/true), HeldText(request.stops)});
-      BRAID_TRY(choice.continuation.begin(tokens));
-      BRAID_TRY(choice.names.begin(tokens));
-      if (request.echoes && model.hasText) {
-        ContinuationText whole(model.tokenizer);
-        BRAID_TRY(whole.begin({}));
-        for (size_t t = 0; !prompt.is_string() && t < tokens.size(); ++t) {
-          BRAID_ASSIGN(std::string text, whole.add(tokens[t]));
-          choice.text += text;
-        }
-        if (prompt.is_string())
-          choice.text = prompt.get<std::string>();
-      }
+      answer->choices.push_back({std::move(text), continuation, names, HeldText(request.stops), echoed});
     }
     answer->prompts.push_back(std::move(tokens));
   }
@@ -309,6 +317,7 @@ std::string Api::metrics() const {
   add("prompt_tokens_total", "counter", "Tokens of prompts that were read.", counts.tokens.promptTokens);
   add("prompt_tokens_reused_total", "counter", "Tokens of prompts that a sequence had read before.",
       counts.tokens.reusedTokens);
+  add("states_kept", "gauge", "States from which prompts can go on.", counts.tokens.states);
   add("generated_tokens_total", "counter", "Tokens that were drawn.", counts.tokens.drawnTokens);
   add("prompt_seconds_total", "counter", "Time of rounds that read of prompts.", counts.tokens.promptSeconds);
   add("decode_seconds_total", "counter", "Time of all other rounds.", counts.tokens.decodeSeconds);

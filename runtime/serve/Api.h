@@ -88,6 +88,7 @@ private:
 
   nlohmann::ordered_json described() const;
   Status checkName(std::string_view name) const;
+  Expected<std::string> textOf(const nlohmann::ordered_json &prompt, std::span<const int32_t> tokens) const;
 
   ApiModel model;
   TextService &service;

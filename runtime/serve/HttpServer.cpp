@@ -4,7 +4,9 @@
 
 #include <httplib.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <sys/socket.h>
 #include <thread>
@@ -14,6 +16,7 @@ namespace braid::runtime {
 struct HttpServer::Impl {
   httplib::Server server;
   int port = 0, socket = -1;
+  std::atomic<bool> hasEnded = false;
   std::thread thread;
 };
 
@@ -142,7 +145,12 @@ void HttpServer::start(Api &api, size_t connections) {
     }
     fail(response, Status::error(ErrorCode::internal, "{}", why));
   });
-  impl->thread = std::thread([this] { impl->server.listen_after_bind(); });
+  impl->thread = std::thread([this] {
+    impl->server.listen_after_bind();
+    impl->hasEnded = true;
+  });
+  while (!server.is_running() && !impl->hasEnded) // before that the library hears no stop()
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void HttpServer::stop() {

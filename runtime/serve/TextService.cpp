@@ -52,8 +52,10 @@ void AskedText::reuses(size_t tokens) {
 // ---- What is asked --------------------------------------------------------------------------------------------------
 
 TextService::TextService(Rank &rank, Generator &generator, const Options &options)
-    : rank(rank), generator(generator), options(options),
-      batch(generator, {.readsBeside = true, .reuses = options.reuses, .choices = options.choices}) {
+    : rank(rank), generator(generator), options(options), batch(generator, {.readsBeside = true,
+                                                                            .reuses = options.reuses,
+                                                                            .stateBytes = options.stateBytes,
+                                                                            .choices = options.choices}) {
   this->options.choices = std::min(options.choices, generator.vocabulary());
 }
 

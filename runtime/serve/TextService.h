@@ -69,6 +69,7 @@ public:
   struct Options {
     size_t most = 256; // texts that go on or wait; more are refused
     bool reuses = true; // ContinuationOptions
+    size_t stateBytes = 0; // the same
     size_t choices = SIZE_MAX;
     std::chrono::milliseconds pulse{1000}; // other ranks hear of the first as often, also when there is nothing to do
   };

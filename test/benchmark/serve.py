@@ -7,7 +7,8 @@ First texts are compared: those of the server are those of generate. Then, in tu
   generate   all prompts in one command, as many at a time as the program has sequences: what the same rounds give without HTTP
   serve      as many clients as sequences, each asks for its next text when it has one; texts whole, and as streams
   one        one client
-and of a chat whose history grows, the time until the first token, with what its sequence has read and without (--no-prefix-reuse).
+and the time until the first token, with what was read before and without (--no-prefix-reuse), of a chat whose history grows, and of the third question behind
+a system message.
 Medians and spread; the load is that of clients on the same cores.
 """
 import argparse
@@ -104,7 +105,7 @@ def main():
         def add(name, seconds):
             times.setdefault(name, []).append(seconds)
 
-        for _ in range(arguments.rounds):
+        for number in range(arguments.rounds):
             add("generate", generate()[1])
             for name, clients, stream in (("serve", SEQUENCES, False), ("serve, streams", SEQUENCES, True), ("serve, twice as many clients", 2 * SEQUENCES, False)):
                 begin = time.perf_counter()
@@ -120,6 +121,13 @@ def main():
                     answer = which.text(history, 1, tokens=32)[0]
                     add(f"{name} {length}", which.text(history + answer + list(b" and then what is to be said?"), 2, tokens=4)[1])
 
+                system = list((str(number) + text * 9)[:length].encode())
+                for question in (b"What?", b"And how?", b"But why does it?"):
+                    for name, which in (("third", server), ("third read", again)):
+                        first = which.text(system + list(question), 3, tokens=4)[1]
+                        if question.startswith(b"But"):
+                            add(f"{name} {length}", first)
+
         def median(name):
             return statistics.median(times[name])
 
@@ -130,11 +138,12 @@ def main():
             first = f"{1e3 * median(name + ' first'):.1f}" if name + " first" in times else ""
             spread = (max(times[name]) - min(times[name])) / median(name)
             say(f"| {name} | {TEXTS * TOKENS / median(name):.0f} | {median('generate') / median(name):.2f} | {first} | {100 * spread:.0f} % |")
-        say("\n| history, tokens | first token of what follows, ms | read again, ms | times as fast |")
-        say("|---|---|---|---|")
-        for length in HISTORIES:
-            on, again_ = median(f"goes on {length}"), median(f"read again {length}")
-            say(f"| {length} | {1e3 * on:.1f} | {1e3 * again_:.1f} | {again_ / on:.1f} |")
+        for what, known, read in (("history", "goes on", "read again"), ("system message, third question", "third", "third read")):
+            say(f"\n| {what}, tokens | first token, ms | all read, ms | times as fast |")
+            say("|---|---|---|---|")
+            for length in HISTORIES:
+                on, all_read = median(f"{known} {length}"), median(f"{read} {length}")
+                say(f"| {length} | {1e3 * on:.1f} | {1e3 * all_read:.1f} | {all_read / on:.1f} |")
         server.stop()
         again.stop()
     if arguments.o:

@@ -8,6 +8,7 @@ launch; inputs are pinned, and those of the next step travel beside this one; a 
 """
 
 import ctypes
+import http.client
 import json
 import os
 import pathlib
@@ -220,13 +221,30 @@ def everything(stub):
 
         check(words("cpu") == words("gpu", **stub), "a CPU's checkpoint continues a prompt with the same bytes")
         (folder / "prompts.jsonl").write_text('"the quick brown fox"\n"a"\n"and another one that is longer than thirty-two bytes"\n"b c"\n')
-        texts = []
+        def served(**environment):
+            """Texts over HTTP of which the second goes on from a state that was kept, and what each had read before it was asked for."""
+            command = [str(c) for c in ("braid-run", "serve", folder / "rows.braid", "--checkpoint", folder / "cpu", "--port=0")]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as server:
+                connection = http.client.HTTPConnection("127.0.0.1", int(re.search(r":(\d+)/v1", server.stdout.readline())[1]), timeout=300)
+                answers = []
+                for _ in range(2):
+                    connection.request("POST", "/v1/completions", json.dumps({"prompt": "the quick brown fox jumps over the lazy dog", "max_tokens": 4, "temperature": 0}))
+                    answer = json.loads(connection.getresponse().read())
+                    answers.append((answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]))
+                connection.close()
+                server.terminate()
+            return answers
+
+        texts, answers = [], []
         for target, environment in ([], {}), (["--target=cuda", "--arch=sm_90a,emulated"], stub):
             must("braid-compile", folder / "model.json", "-o", folder / "rows.braid", chunk, "--decode-batch=3", *target)
             texts.append(must("braid-run", "generate", folder / "rows.braid", "--checkpoint", folder / "cpu", "--prompts", folder / "prompts.jsonl",
                               "--max-tokens", 5, **environment))
+            answers.append(served(**environment))
         alone = words("cpu").startswith("the quick brown fox" + json.loads(texts[0].split("\n")[0])["text"].split("\ufffd")[0])
         check(texts[0] == texts[1] and texts[0].count("\n") == 4 and alone, "four prompts, three at a time, are continued with the same bytes")
+        (first, none), (again, kept) = answers[1]
+        check(answers[0][0] == answers[1][0] and first == again and none == 0 and kept >= 32, f"a GPU serves what the CPU does, also from a state of {kept} tokens: {answers}")
         evaluated = [must("braid-run", "eval", folder / f"{name}.braid", "--checkpoint", folder / "gpu", "--data", folder / "text.txt", **environment)
                      for name, environment in (("cpu", {}), ("gpu", stub))]
         losses = [float(re.search(r"(\d+\.\d+) nats", text).group(1)) for text in evaluated]

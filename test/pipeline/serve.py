@@ -145,6 +145,14 @@ def check_reuse(server):
     assert goes_on[1] == 38 and server.metric("prompt_tokens_reused_total") >= 38, goes_on
     other = Server("--no-prefix-reuse")
     assert ask(other, prompt) == (begun, 0) and ask(other, prompt + begun + [9, 8, 7]) == (goes_on[0], 0)
+    # What two prompts began with the third one need not read, and what was asked before only its last call.
+    system = [(11 * i + 3) % 480 for i in range(150)]
+    asked = [system + question for question in ([1, 2] * 9, [3, 4] * 5, [5, 6] * 7, [1, 2] * 9)]
+    answers = [ask(server, prompt) for prompt in asked]
+    assert [ask(other, prompt)[0] for prompt in asked] == [tokens for tokens, _ in answers]
+    known = [count for _, count in answers]
+    assert known[:2] == [0, 0] and 100 < known[2] <= 150 and 150 < known[3] < len(asked[3]), known
+    assert server.metric("states_kept") > 1 and other.metric("states_kept") == 0
     other.stop()
     print("reuse: 38 of 42 tokens")
 

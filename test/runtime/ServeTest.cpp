@@ -178,6 +178,53 @@ TEST(Continuations, PromptsGoOnFromWhatASequenceHasRead) {
   });
 }
 
+// States are kept before a prompt's last call, and where it leaves what it has in common with an earlier one.
+TEST(Continuations, PromptsGoOnFromStatesThatWereKept) {
+  auto joined = [](std::initializer_list<Tokens> parts) {
+    Tokens all;
+    for (const Tokens &part : parts)
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  };
+  Tokens system = someTokens(50), question = someTokens(13, 100), other = someTokens(9, 200), third = {7, 7, 7};
+  withRank(2, [&](Rank &, Generator &generator) {
+    size_t bytes = generator.stateBytes();
+    ASSERT_GT(bytes, 0u);
+    auto rounds = [&](size_t stateBytes) {
+      Continuations batch(generator, {.readsBeside = true, .reuses = true, .stateBytes = stateBytes});
+      std::vector<size_t> reused;
+      auto ask = [&](const Tokens &prompt) {
+        Tokens tokens;
+        Expected<size_t> known = batch.begin(0, {prompt, 3, {}});
+        EXPECT_TRUE(known) << known.message();
+        reused.push_back(*known);
+        while (!batch.empty())
+          EXPECT_TRUE(*batch.step([&](uint64_t, const Expected<int32_t> &token, std::span<const float>) {
+            tokens.push_back(*token);
+            return AfterToken::goOn;
+          }));
+        EXPECT_EQ(tokens, alone(prompt, 3, {})) << reused.size();
+      };
+      ask(joined({system, question}));
+      ask(joined({system, question})); // once more
+      ask(joined({system, other})); // has the 50 tokens in common
+      ask(joined({system, third})); // and now they were kept, up to a call's border
+      ask(joined({system, question, third}));
+      ask(joined({system, Tokens{1}}));
+      EXPECT_LE(batch.counts().states * bytes, stateBytes);
+      return reused;
+    };
+    // 63 tokens are calls of 8 and 4, and one of 4 that three fill: 60 are kept. The 50 end in a call that begins at 48.
+    EXPECT_EQ(rounds(size_t(1) << 20), (std::vector<size_t>{0, 60, 0, 48, 60, 48}));
+    EXPECT_EQ(rounds(bytes), (std::vector<size_t>{0, 60, 0, 0, 0, 0})); // room for one: the others' last calls
+    EXPECT_EQ(rounds(0), std::vector<size_t>(6));
+    Generator::State state = *generator.save(0);
+    EXPECT_EQ(state.bytes.size(), bytes);
+    ASSERT_TRUE(generator.restore(1, state).ok());
+    EXPECT_EQ(generator.length(1), generator.length(0));
+  });
+}
+
 // ---- Service --------------------------------------------------------------------------------------------------------
 
 // Takes a text to its end.

@@ -18,7 +18,7 @@ namespace {
 struct Options {
   std::string program, checkpoint, tokenizer, host = "127.0.0.1", name;
   int port = 8000;
-  int64_t maxTokens = 4096, maxTexts = 256;
+  int64_t maxTokens = 4096, maxTexts = 256, stateMemory = 1024; // of states: MiB
   bool noReuse = false;
   std::optional<std::string> separator;
   PromptFlags prompts;
@@ -136,30 +136,33 @@ Status run(const Options &options) {
   stopOnSignals(); // also on ranks that only hear of it from the first
   return runRanks(program, ranks, [&](Rank &rank) -> Status {
     BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
-    TextService::Options service;
-    service.most = static_cast<size_t>(options.maxTexts);
-    service.reuses = !options.noReuse;
-    service.pulse = std::min(service.pulse, ranks.timeout / 4);
+    TextService::Options limits;
+    limits.most = static_cast<size_t>(options.maxTexts);
+    limits.reuses = !options.noReuse;
+    limits.stateBytes = static_cast<size_t>(options.stateMemory) << 20;
+    limits.pulse = std::min(limits.pulse, ranks.timeout / 4);
     if (model.hasText) // what has no text is not drawn
-      service.choices = texts.tokenizer ? static_cast<size_t>(texts.tokenizer->vocabulary()) : 256;
+      limits.choices = texts.tokenizer ? static_cast<size_t>(texts.tokenizer->vocabulary()) : 256;
     const Rank::Value asked[] = {{"--no-prefix-reuse", options.noReuse ? "given" : "not given"},
+                                 {"--state-memory", fmt::format("{}", options.stateMemory)},
                                  {"--tokenizer (hash)", texts.tokenizer ? texts.tokenizer->hash().hex() : "none"}};
     BRAID_TRY(rank.agree(asked, "serve"));
     BRAID_TRY(loadModel(rank, options.checkpoint, Restored::weights));
-    TextService texts(rank, generator, service);
+    TextService service(rank, generator, limits);
     if (!rank.isFirst())
-      return texts.run();
+      return service.run();
     ApiModel served = model;
     served.contextLength = generator.contextLength();
-    Api api(served, texts);
-    StopWatch watch(texts);
-    server->start(api, service.most + 16); // some who ask how it goes
+    Api api(served, service);
+    // Who connects now is answered in a moment; nothing fails any more once there are threads that answer.
     fmt::print("{} on http://{}:{}/v1: {} at a time{}\n", served.name, options.host, server->port(),
                counted(generator.sequences(), "text"),
                served.contextLength < INT32_MAX ? fmt::format(", each of {}", counted(served.contextLength, "token"))
                                                 : "");
     std::fflush(stdout);
-    Status status = texts.run();
+    StopWatch watch(service);
+    server->start(api, limits.most + 16); // some who ask how it goes
+    Status status = service.run();
     server->stop();
     return status;
   });
@@ -191,6 +194,12 @@ Action addServe(CLI::App &command) {
   command.add_flag("--no-prefix-reuse", options->noReuse,
                    "Read every prompt from its beginning, also where it goes on from a text that a sequence still "
                    "holds: an answer then has the same bits whatever was asked before");
+  integerIn(command.add_option("--state-memory", options->stateMemory,
+                               "MiB of memory in which states of prompts are kept, from which others go on that begin "
+                               "alike; what was not used for longest is forgotten (0: only what sequences hold)"),
+            0, int64_t(1) << 24)
+      ->type_name("MIB")
+      ->capture_default_str();
   addTokenizerOption(command, options->tokenizer);
   addTemplateOptions(command, options->prompts);
   addSeparatorOption(command, options->separator,
