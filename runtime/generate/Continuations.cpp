@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ranges>
 
 namespace braid::runtime {
 
@@ -67,21 +68,37 @@ size_t Continuations::sharedWith(std::span<const int32_t> prompt) const {
   return most;
 }
 
+size_t Continuations::mostKept() const { return std::min(options.stateBytes / generator.stateBytes(), mostStates); }
+
+// A state that was of use outlives those that were not, however many of them come; half of the room is for such, of which
+// the one that was not used for longest then has to prove itself again.
+void Continuations::use(Kept &kept) {
+  kept.used = ++uses;
+  kept.hasProven = true;
+  auto proven = std::views::filter(states, &Kept::hasProven);
+  if (2 * static_cast<size_t>(std::ranges::distance(proven)) > std::max<size_t>(mostKept(), 2))
+    std::ranges::min_element(proven, {}, &Kept::used)->hasProven = false;
+}
+
 // Keeps what the sequence has read of its prompt, and forgets what was not used for longest.
 Status Continuations::keep(size_t at) {
   const Running &running = *places[at].running;
   std::span<const int32_t> read = std::span(running.text.prompt).first(running.read);
-  size_t bytes = generator.stateBytes();
-  if (read.size() < leastKept || bytes > options.stateBytes ||
-      std::ranges::any_of(states, [&](const Kept &kept) { return std::ranges::equal(kept.tokens, read); }))
+  if (read.size() < leastKept || mostKept() == 0)
     return Status::success();
-  if ((states.size() + 1) * bytes > options.stateBytes || states.size() == mostStates) {
-    auto oldest = std::ranges::min_element(states, {}, &Kept::used);
-    std::swap(*oldest, states.back());
+  auto known = std::ranges::find_if(states, [&](const Kept &kept) { return std::ranges::equal(kept.tokens, read); });
+  if (known != states.end()) {
+    known->used = ++uses;
+    return Status::success();
+  }
+  if (states.size() == mostKept()) {
+    auto worst =
+        std::ranges::min_element(states, {}, [](const Kept &kept) { return std::pair(kept.hasProven, kept.used); });
+    std::swap(*worst, states.back());
     states.pop_back();
   }
   BRAID_ASSIGN(Generator::State state, generator.save(at));
-  states.push_back({{read.begin(), read.end()}, std::move(state), begun});
+  states.push_back({{read.begin(), read.end()}, std::move(state), ++uses});
   total.states = states.size();
   return Status::success();
 }
@@ -101,8 +118,8 @@ Expected<size_t> Continuations::begin(uint64_t id, Text text) {
       at = placeFor({}, none);
       BRAID_TRY(generator.restore(at, kept->state));
       places[at].fed = kept->tokens;
-      kept->used = begun;
       reused = kept->tokens.size();
+      use(*kept);
     }
     shared = sharedWith(text.prompt);
     recent.push_back(text.prompt);

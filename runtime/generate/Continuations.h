@@ -76,12 +76,15 @@ private:
   struct Kept {
     std::vector<int32_t> tokens;
     Generator::State state;
-    uint64_t used;
+    uint64_t used; // when it was made, or a prompt went on from it: by `uses`
+    bool hasProven = false; // a prompt did
   };
   size_t placeFor(std::span<const int32_t> prompt, size_t &reused) const;
   Kept *keptFor(std::span<const int32_t> prompt);
   size_t sharedWith(std::span<const int32_t> prompt) const;
   Status keep(size_t at);
+  void use(Kept &kept);
+  size_t mostKept() const;
   Status gather();
   void draw(std::span<const size_t> of);
 
@@ -91,7 +94,7 @@ private:
   std::vector<Kept> states;
   std::deque<std::vector<int32_t>> recent; // prompts
   std::vector<Generator::Piece> pieces; // of a round
-  uint64_t begun = 0;
+  uint64_t begun = 0, uses = 0;
   Counts total;
 };
 

@@ -166,9 +166,9 @@ Json ApiAnswer::usage() const {
   size_t read = 0, drawn = 0, reused = 0;
   for (const std::vector<int32_t> &prompt : prompts)
     read += prompt.size();
-  for (const Choice &choice : choices) {
-    drawn += choice.drawn;
-    reused += choice.reused;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    drawn += choices[i].drawn;
+    reused += i % request.count == 0 ? choices[i].reused : 0; // as of tokens, of each prompt once
   }
   return {{"prompt_tokens", read},
           {"completion_tokens", drawn},

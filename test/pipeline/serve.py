@@ -152,6 +152,8 @@ def check_reuse(server):
     assert [ask(other, prompt)[0] for prompt in asked] == [tokens for tokens, _ in answers]
     known = [count for _, count in answers]
     assert known[:2] == [0, 0] and 100 < known[2] <= 150 and 150 < known[3] < len(asked[3]), known
+    several = server.text("/v1/completions", prompt=asked[0], max_tokens=2, n=4)[1]["usage"]
+    assert 0 < several["prompt_tokens_details"]["cached_tokens"] < several["prompt_tokens"] == len(asked[0]), several
     assert server.metric("states_kept") > 1 and other.metric("states_kept") == 0
     other.stop()
     print("reuse: 38 of 42 tokens")

@@ -218,6 +218,19 @@ TEST(Continuations, PromptsGoOnFromStatesThatWereKept) {
     EXPECT_EQ(rounds(size_t(1) << 20), (std::vector<size_t>{0, 60, 0, 48, 60, 48}));
     EXPECT_EQ(rounds(bytes), (std::vector<size_t>{0, 60, 0, 0, 0, 0})); // room for one: the others' last calls
     EXPECT_EQ(rounds(0), std::vector<size_t>(6));
+    // A state of which many make use outlives those that nobody asks for again, in room for three.
+    Continuations batch(generator, {.readsBeside = true, .reuses = true, .stateBytes = 3 * bytes});
+    for (int32_t i = 0; i < 24; ++i) {
+      for (int32_t j = 0; j < (i < 4 ? 1 : 2); ++j)
+        EXPECT_EQ(*batch.begin(static_cast<uint64_t>(j),
+                               {joined({system, someTokens(20, static_cast<size_t>(97 * i + 13 * j))}), 1, {}}),
+                  i < 2 ? 0u : 48u)
+            << i;
+      while (!batch.empty())
+        EXPECT_TRUE(*batch.step(
+            [](uint64_t, const Expected<int32_t> &, std::span<const float>) { return AfterToken::endText; }));
+    }
+    EXPECT_EQ(batch.counts().states, 3u);
     Generator::State state = *generator.save(0);
     EXPECT_EQ(state.bytes.size(), bytes);
     ASSERT_TRUE(generator.restore(1, state).ok());

@@ -196,7 +196,8 @@ Action addServe(CLI::App &command) {
                    "holds: an answer then has the same bits whatever was asked before");
   integerIn(command.add_option("--state-memory", options->stateMemory,
                                "MiB of memory in which states of prompts are kept, from which others go on that begin "
-                               "alike; what was not used for longest is forgotten (0: only what sequences hold)"),
+                               "alike, at most 1024 states; first those go of which no prompt made use (0: only what "
+                               "sequences hold)"),
             0, int64_t(1) << 24)
       ->type_name("MIB")
       ->capture_default_str();
