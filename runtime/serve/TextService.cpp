@@ -125,7 +125,7 @@ TextService::Round TextService::nextRound() {
     round.begins.emplace_back(begun++, std::move(waiting.front()));
     waiting.pop_front();
   }
-  seen.running = running.size() - round.ends.size() + round.begins.size();
+  seen.running = running.size() + round.begins.size(); // until those that end are counted as such
   round.last = stopping && seen.running == 0 && waiting.empty();
   return round;
 }

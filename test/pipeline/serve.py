@@ -6,6 +6,7 @@ Compiles and trains a model of a linear layer, attention and experts, whose text
 thing that holds.
 """
 import argparse
+import atexit
 import concurrent.futures
 import http.client
 import json
@@ -39,6 +40,7 @@ def run(*command, code=0):
 class Server:
     def __init__(self, *flags):
         self.process = subprocess.Popen(braid("serve", "--port=0", *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        atexit.register(lambda: self.process.poll() is None and self.process.terminate())  # where something below does not hold
         line = self.process.stdout.readline()
         found = re.match(r"(\S+) on http://127\.0\.0\.1:(\d+)/v1: 4 texts at a time, each of 256 tokens", line)
         assert found, line + self.process.stderr.read()
