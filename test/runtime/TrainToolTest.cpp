@@ -344,7 +344,7 @@ TEST_F(TrainTool, ReadsTokensOfAnyVocabulary) {
       "1",
       "p.jsonl:1: is 1, no prompt; valid: a text in quotation marks, token numbers as [1, 2, 3], or messages as [{");
   promptsError("{\"prompt\": [1]}", "p.jsonl:1: has 'prompt'; valid: messages, tools, documents, chat_template_kwargs");
-  promptsError("[[[1]]]", "p.jsonl:1: token 0 is array, but the vocabulary has the whole numbers 0 to 199");
+  promptsError("[[[1]]]", "p.jsonl:1: token 0 is a list, but the vocabulary has the whole numbers 0 to 199");
   promptsError("[" + std::string(100000, '[') + std::string(100000, ']') + "]",
                "p.jsonl:1: is nested deeper than 100 levels; valid: ");
   promptsError("[{\"content\": " + std::string(100000, '[') + std::string(100000, ']') + "}]",
