@@ -225,14 +225,16 @@ def everything(stub):
             """Texts over HTTP of which the second goes on from a state that was kept, and what each had read before it was asked for."""
             command = [str(c) for c in ("braid-run", "serve", folder / "rows.braid", "--checkpoint", folder / "cpu", "--port=0")]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as server:
-                connection = http.client.HTTPConnection("127.0.0.1", int(re.search(r":(\d+)/v1", server.stdout.readline())[1]), timeout=300)
-                answers = []
-                for _ in range(2):
-                    connection.request("POST", "/v1/completions", json.dumps({"prompt": "the quick brown fox jumps over the lazy dog", "max_tokens": 4, "temperature": 0}))
-                    answer = json.loads(connection.getresponse().read())
-                    answers.append((answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]))
-                connection.close()
-                server.terminate()
+                try:
+                    connection = http.client.HTTPConnection("127.0.0.1", int(re.search(r":(\d+)/v1", server.stdout.readline())[1]), timeout=300)
+                    answers = []
+                    for _ in range(2):
+                        connection.request("POST", "/v1/completions", json.dumps({"prompt": "the quick brown fox jumps over the lazy dog", "max_tokens": 4, "temperature": 0}))
+                        answer = json.loads(connection.getresponse().read())
+                        answers.append((answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]))
+                    connection.close()
+                finally:
+                    server.terminate()
             return answers
 
         texts, answers = [], []

@@ -209,18 +209,19 @@ def check_leaving(server):
 
 
 def check_end():
-    server = Server("--max-texts=5", "--model-name=other/name", "--no-prefix-reuse")
+    server = Server("--max-texts=40", "--model-name=other/name", "--no-prefix-reuse")
     assert server.name == "other/name"
     busy = run("braid-run", "serve", "P1.braid", "--checkpoint", "C", f"--port={server.port}", code=1).stderr
     assert f"cannot listen on 127.0.0.1:{server.port}: Address already in use" in busy, busy
-    with concurrent.futures.ThreadPoolExecutor(5) as pool:
-        asked = [pool.submit(server.text, "/v1/completions", prompt="a", max_tokens=240, ignore_eos=True) for _ in range(5)]
-        while server.metric("texts_running") + server.metric("texts_waiting") < 5:
-            time.sleep(0.001)
-        status, headers, answer = server.ask("POST", "/v1/completions", {"prompt": "a"})
-        assert status == 503 and headers["Retry-After"] == "1" and "5 texts are in the making" in answer, answer
+    many = {"prompt": "a", "max_tokens": 240, "ignore_eos": True, "n": 40}
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.text, "/v1/completions", **many)
+        server.wait_for("texts_running", 4)
+        # As long as one of them is left there is no room for as many.
+        status, headers, answer = server.ask("POST", "/v1/completions", many)
+        assert status == 503 and headers["Retry-After"] == "1" and "40 texts are in the making" in answer, answer
         server.stop()
-        assert all(answer.result()[1]["choices"][0]["finish_reason"] == "length" for answer in asked)
+        assert [choice["finish_reason"] for choice in asked.result()[1]["choices"]] == ["length"] * 40
     print("end: texts that have begun are written")
 
 
