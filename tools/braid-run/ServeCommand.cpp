@@ -41,27 +41,34 @@ public:
   const PromptReader &one() const { return *free.front(); } // before there are requests
 
   Expected<std::vector<int32_t>> tokensOf(const nlohmann::ordered_json &prompt) {
-    std::unique_ptr<PromptReader> reader;
-    {
-      std::unique_lock lock(mutex);
-      freed.wait(lock, [&] { return !free.empty(); });
-      reader = std::move(free.back());
-      free.pop_back();
-    }
-    reader->now = std::time(nullptr);
+    Borrowed borrowed(*this);
+    borrowed.reader->now = std::time(nullptr);
     std::optional<std::string> text;
-    Expected<std::vector<int32_t>> tokens = reader->tokensOf(prompt, text);
-    {
-      std::lock_guard lock(mutex);
-      free.push_back(std::move(reader));
-    }
-    freed.notify_one();
-    return tokens;
+    return borrowed.reader->tokensOf(prompt, text);
   }
 
   Status templates; // why there is none
 
 private:
+  // Comes back whatever becomes of the prompt.
+  struct Borrowed {
+    explicit Borrowed(SharedReaders &from) : from(from) {
+      std::unique_lock lock(from.mutex);
+      from.freed.wait(lock, [&] { return !from.free.empty(); });
+      reader = std::move(from.free.back());
+      from.free.pop_back();
+    }
+    ~Borrowed() {
+      {
+        std::lock_guard lock(from.mutex);
+        from.free.push_back(std::move(reader));
+      }
+      from.freed.notify_one();
+    }
+    SharedReaders &from;
+    std::unique_ptr<PromptReader> reader;
+  };
+
   std::mutex mutex;
   std::condition_variable freed;
   std::vector<std::unique_ptr<PromptReader>> free;
@@ -143,6 +150,9 @@ Status run(const Options &options) {
     limits.pulse = std::min(limits.pulse, ranks.timeout / 4);
     if (model.hasText) // what has no text is not drawn
       limits.choices = texts.tokenizer ? static_cast<size_t>(texts.tokenizer->vocabulary()) : 256;
+    if (size_t choices = std::min(limits.choices, generator.vocabulary());
+        options.separator && model.textEnds[0] >= static_cast<int64_t>(choices))
+      return Status::error("--separator={}: must be a token from 0 to {}", *options.separator, choices - 1);
     const Rank::Value asked[] = {{"--no-prefix-reuse", options.noReuse ? "given" : "not given"},
                                  {"--state-memory", fmt::format("{}", options.stateMemory)},
                                  {"--tokenizer (hash)", texts.tokenizer ? texts.tokenizer->hash().hex() : "none"}};
