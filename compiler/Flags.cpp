@@ -91,7 +91,7 @@ static bool has(ModuleOp module, llvm::function_ref<bool(Operation *)> test = []
 /// Matrix products of which `test` holds, of the model and of its gradients.
 static bool multiplies(ModuleOp module, llvm::function_ref<bool(Operation *)> test = [](Operation *) { return true; }) {
   return has<LinearOp, LinearAddOp, LinearGradDataOp, LinearGradWeightOp, LinearCrossEntropyOp,
-             LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp, MoeGroupedLinearOp,
+             LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp, LinearScoresOp, MoeGroupedLinearOp,
              MoeGroupedLinearGradDataOp, MoeGroupedLinearGradWeightOp>(module, test);
 }
 

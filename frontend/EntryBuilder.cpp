@@ -18,6 +18,8 @@ SmallVector<NamedAttribute> EntryBuilder::describe(const ModelTensor &tensor, St
     list.push_back(builder.getNamedAttr(attrs::layers, builder.getDenseI32ArrayAttr(tensor.layers)));
   if (!tensor.dims.empty())
     list.push_back(dimsAttr(tensor.dims));
+  if (!tensor.slot.empty())
+    list.push_back(builder.getNamedAttr(attrs::slot, builder.getStringAttr(tensor.slot)));
   if (role == "parameter") {
     list.push_back(builder.getNamedAttr(attrs::decay, builder.getBoolAttr(tensor.decay)));
     list.push_back(builder.getNamedAttr(attrs::trained, builder.getBoolAttr(tensor.trained)));

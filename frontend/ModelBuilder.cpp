@@ -55,7 +55,8 @@ private:
 
   void buildInit(const Stage &stage);
   void buildForward(const Stage &stage, bool training);
-  void buildCached(StringRef name, int64_t tokens);
+  void buildCached(StringRef name, int64_t tokens, bool scores);
+  void returnScores(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x);
 
   /// All parameters as arguments of the entry.
   StageWeights parameters(EntryBuilder &entry, const Stage &stage);
@@ -466,7 +467,25 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
   function->setAttr("braid.train", builder.getDictionaryAttr(settings));
 }
 
-void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
+/// How likely each token's `labels` are, and the likeliest words, in nats below certain; 0 where a label is negative.
+void ModelBuilder::returnScores(EntryBuilder &entry, const Stage &stage, ArrayRef<Value> all, Value x) {
+  OpBuilder &builder = entry.builder;
+  Shape shape(cast<RankedTensorType>(x.getType()).getShape().take_front(2));
+  RankedTensorType ids = entry.integers(shape), real = cast<RankedTensorType>(entry.wide(shape));
+  Value labels = entry.input("labels", ids, {shape[0], shape[1]});
+  auto scores = LinearScoresOp::create(
+      builder, entry.loc("scores"), TypeRange{real, real, real, ids}, finalNorm(entry, stage, all, x), head(all),
+      labels, entry.zeros(entry.integers({1})), spec.tieEmbeddings ? builder.getUnitAttr() : UnitAttr(),
+      spec.logitsSoftcap > 0 ? builder.getF64FloatAttr(spec.logitsSoftcap) : FloatAttr());
+  auto loss = [&](StringRef name, Value logit) {
+    entry.output(name, TokenLossOp::create(builder, entry.loc(name), real, scores.getLse(), logit, labels));
+  };
+  loss("losses", scores.getTarget());
+  loss("likeliest_losses", scores.getGreatest());
+  entry.output("likeliest", scores.getWord());
+}
+
+void ModelBuilder::buildCached(StringRef name, int64_t tokenCount, bool scores) {
   int64_t B = spec.decodeBatch;
   EntryShape shape{B, tokenCount, true};
   const Stage &stage = stages.front(); // all layers
@@ -482,6 +501,7 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
       for (const StateDecl &s : layer.states) {
         caches.push_back(layerTensor(group, run, "cache.", s.name, s.type));
         caches.back().dims = s.dims;
+        caches.back().slot = s.byPosition ? "positions" : "";
         flow.states.push_back(entry.argument(caches.back(), "cache"));
       }
   // All ranks of dp have all sequences. A row's tokens are those in front of cu_seqlens[b, 1]; one without leaves its
@@ -496,15 +516,18 @@ void ModelBuilder::buildCached(StringRef name, int64_t tokenCount) {
   flow.firstValue = firstValue(entry, shape);
   emitLayers(entry, stage.plan, layers, layerWeights(stage, all), flow);
 
-  Value last = flow.x;
-  if (tokenCount > 1)
-    last = LastTokenOp::create(builder, entry.loc("last_token"), entry.tensor({B, 1, spec.dModel}), flow.x,
-                               flow.documents);
-  Value out =
-      ReshapeOp::create(builder, entry.loc("logits"), entry.wide({B, spec.vocabSize}), logits(entry, stage, all, last));
   for (auto [i, cache, value] : llvm::enumerate(caches, flow.states))
     entry.result(cache, "cache", value, static_cast<unsigned>(all.size() + i));
-  entry.output("logits", out);
+  if (scores) {
+    returnScores(entry, stage, all, flow.x);
+  } else {
+    Value last = flow.x;
+    if (tokenCount > 1)
+      last = LastTokenOp::create(builder, entry.loc("last_token"), entry.tensor({B, 1, spec.dModel}), flow.x,
+                                 flow.documents);
+    entry.output("logits", ReshapeOp::create(builder, entry.loc("logits"), entry.wide({B, spec.vocabSize}),
+                                             logits(entry, stage, all, last)));
+  }
   entry.finish();
 }
 
@@ -572,8 +595,10 @@ OwningOpRef<ModuleOp> ModelBuilder::build(DiagnosticFn error) {
   }
   if (stages.size() == 1) { // a token would wait for each stage: generation is for programs without
     for (int64_t bucket : spec.prefillBuckets())
-      buildCached("prefill_" + std::to_string(bucket), bucket);
-    buildCached("decode_" + std::to_string(spec.decodeBatch), 1);
+      buildCached("prefill_" + std::to_string(bucket), bucket, /*scores=*/false);
+    for (int64_t bucket : spec.prefillBuckets())
+      buildCached("score_" + std::to_string(bucket), bucket, /*scores=*/true);
+    buildCached("decode_" + std::to_string(spec.decodeBatch), 1, /*scores=*/false);
   }
 
   Builder builder(module->getContext());

@@ -22,7 +22,7 @@ struct StageCosts {
 };
 
 /// Entry points init, train_step (forward only; Differentiate adds the rest; accumulate_step where several make one
-/// update), eval_step, prefill_{32,64,128,256} and decode_{decode_batch}, and one private function per distinct layer and shape. The
+/// update), eval_step, prefill_{32,64,128,256}, score_ of the same lengths and decode_{decode_batch}, and one private function per distinct layer and shape. The
 /// module is verified. Errors name keys of the description.
 mlir::FailureOr<mlir::OwningOpRef<mlir::ModuleOp>> buildModel(mlir::MLIRContext *context, const ModelSpec &spec,
                                                               DiagnosticFn error, const StageCosts &costs = {});

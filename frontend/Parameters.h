@@ -17,6 +17,7 @@ struct ModelTensor {
   Init init;
   bool decay = true, trained = true;
   double rateScale = 1.0, correctionRate = 0.0; ///< see WeightDecl
+  std::string slot = {}; ///< braid.slot, perhaps
   int64_t elements() const;
   /// FNV-1a 64 of each layer's logical name: the key of its random numbers.
   std::vector<int64_t> keys() const;

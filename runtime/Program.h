@@ -60,7 +60,7 @@ struct TensorInfo {
   std::vector<int32_t> layers;
   std::vector<ShardInfo> shards;
   std::string of; // moment, gradient: the parameter's name
-  std::string slot; // moment: "first", "second", "low" or "master"
+  std::string slot; // moment: "first", "second", "low" or "master"; cache: "positions" (as in the schema), or nothing
 
   size_t layerCount() const { return layers.empty() ? 1 : layers.size(); }
   uint64_t layerBytes() const { return bytes / layerCount(); }
@@ -114,11 +114,13 @@ struct EntryInfo {
 // moments while they generate.
 using EntryFilter = bool (*)(std::string_view entry);
 inline bool generates(std::string_view entry) { return entry.starts_with("prefill_") || entry.starts_with("decode_"); }
+// Those and the ones that say how likely a prompt's tokens are.
+inline bool serves(std::string_view entry) { return generates(entry) || entry.starts_with("score_"); }
 inline bool evaluates(std::string_view entry) { return entry == "eval_step"; }
-inline bool trains(std::string_view entry) { return !generates(entry); }
+inline bool trains(std::string_view entry) { return !serves(entry); }
 // What a command that runs this entry keeps beside it.
 inline EntryFilter keptWith(std::string_view entry) {
-  return generates(entry) ? generates : evaluates(entry) ? evaluates : trains;
+  return generates(entry) ? generates : serves(entry) ? serves : evaluates(entry) ? evaluates : trains;
 }
 
 class Program {

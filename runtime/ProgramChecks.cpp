@@ -120,6 +120,9 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
   }
   bool isLow = tensor.role == Role::moment && tensor.slot == "low";
   bool isMaster = tensor.role == Role::moment && tensor.slot == "master";
+  if (tensor.role == Role::cache && tensor.slot == "positions" && (tensor.shape.size() < 2 || tensor.shape[1] < 1))
+    return corrupt("tensor '{}': shape {} has no rows for positions, which its slot says", tensor.name,
+                   formatShape(tensor.shape));
   if (tensor.role == Role::moment && tensor.slot != "first" && tensor.slot != "second" && !isLow && !isMaster)
     return corrupt("tensor '{}': moment slot '{}' is none of first, second, low, master", tensor.name, tensor.slot);
   if (tensor.role == Role::moment || !tensor.of.empty()) {

@@ -104,6 +104,9 @@ LogicalResult AddOp::buildGradient(GradientContext &context) {
       context.add(source, dy);
   return success();
 }
+/// Numbers for the host.
+LogicalResult GreatestOp::buildGradient(GradientContext &) { return success(); }
+LogicalResult GreatestWordOp::buildGradient(GradientContext &) { return success(); }
 /// Integers only: no gradient flows through a selection (moe-family 2.2).
 LogicalResult MoeRouteOp::buildGradient(GradientContext &) { return success(); }
 LogicalResult MoeCorrectOp::buildGradient(GradientContext &) { return success(); } // behind every loss

@@ -142,6 +142,18 @@ def Braid_LinearLossPartGradOp : Braid_TokenOp<"linear_loss_part_grad"> {
   let results = (outs AnyRankedTensor:$dx, AnyRankedTensor:$dweight);
 }
 
+def Braid_LinearScoresOp : Braid_TokenOp<"linear_scores"> {
+  let summary = "linear_loss_part, and the greatest logit with its word";
+  let description = [{
+    Operands, lse and target as linear_loss_part, with `coordinate` [0] of all words. greatest [B, T]: the greatest logit of this part; word
+    [B, T] i32: the word that has it, of equal ones the lowest, a number of the whole vocabulary. Of parts, `greatest` and `greatest_word` make
+    those of the whole.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$labels, AnyRankedTensor:$coordinate,
+                   UnitAttr:$transposed, OptionalAttr<F64Attr>:$softcap);
+  let results = (outs AnyRankedTensor:$lse, AnyRankedTensor:$target, AnyRankedTensor:$greatest, AnyRankedTensor:$word);
+}
+
 def Braid_SumOp : Braid_DiffOp<"sum"> {
   let summary = "sum of all elements, f32 [1], fixed order";
   let arguments = (ins AnyRankedTensor:$x);

@@ -4,6 +4,7 @@
 #include "dialects/braid/TileEmitter.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace braid;
@@ -218,6 +219,18 @@ void TokenLossOp::emitTile(TileEmitter &e, ValueRange operands, Results &results
   auto xs = widened(*this, e, operands);
   Value counts = arith::CmpIOp::create(e.builder, e.loc, arith::CmpIPredicate::sge, xs[2], e.like(xs[2], 0));
   finish(*this, e, e.select(counts, e.sub(xs[0], xs[1]), e.like(xs[0], 0)), results);
+}
+
+void GreatestOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  finish(*this, e, e.maxLast(widened(*this, e, operands)[0]), results);
+}
+
+/// Nothing is greater than a NaN, and then no word is chosen but the last there could be.
+void GreatestWordOp::emitTile(TileEmitter &e, ValueRange operands, Results &results) {
+  Value x = widened(*this, e, operands)[0], words = operands[1];
+  Value top = e.expandLast(e.maxLast(x), TileEmitter::shape(x).back());
+  Value isTop = arith::CmpFOp::create(e.builder, e.loc, arith::CmpFPredicate::OEQ, x, top);
+  results.push_back(e.minLast(e.select(isTop, words, e.like(words, std::numeric_limits<int32_t>::max()))));
 }
 
 /// x rsqrt(mean x^2 + eps) over groups of the last dimension.

@@ -45,6 +45,14 @@ def Braid_TokenLossOp : Braid_RowsOp<"token_loss"> {
   let summary = "lse - target where label >= 0, else 0; all [B, T], labels i32";
   let arguments = (ins AnyRankedTensor:$lse, AnyRankedTensor:$target, AnyRankedTensor:$labels);
 }
+def Braid_GreatestOp : Braid_RowsOp<"greatest"> {
+  let summary = "the greatest number of the last dimension: [B, T, n] -> [B, T]; no gradient";
+  let arguments = (ins AnyRankedTensor:$x);
+}
+def Braid_GreatestWordOp : Braid_RowsOp<"greatest_word"> {
+  let summary = "of words [B, T, n] i32 that with the greatest x [B, T, n], of equal ones the lowest: [B, T] i32";
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$words);
+}
 def Braid_SoftmaxOp : Braid_RowsOp<"softmax"> {
   let summary = "softmax over the last dimension (feature maps)";
   let arguments = (ins AnyRankedTensor:$x);

@@ -352,6 +352,9 @@ ShardingRule braid::shardingRule(Operation *op) {
       .Case([](LinearCrossEntropyGradOp loss) {
         return rule(loss.getTransposed() ? "btm vm bt 1 -> btm vm 1" : "btm mv bt 1 -> btm mv 1", "mv");
       })
+      .Case([](LinearScoresOp scores) {
+        return rule(scores.getTransposed() ? "btm vm bt 1 -> bt bt bt bt" : "btm mv bt 1 -> bt bt bt bt", "mv");
+      })
       .Case([](SumOp sum) {
         ShardingRule r = rule("btfgh -> 1");
         r.linear.push_back({0});

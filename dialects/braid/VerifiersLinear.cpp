@@ -262,6 +262,14 @@ LogicalResult LinearLossPartOp::verify() {
   CHECK(verifyLossPart(*this));
   return sameType(*this, {"target", getTarget()}, {"lse", getLse()});
 }
+LogicalResult LinearScoresOp::verify() {
+  Named lse{"lse", getLse()}, word{"word", getWord()};
+  CHECK(verifyLossPart(*this));
+  CHECK(sameType(*this, {"target", getTarget()}, lse));
+  CHECK(sameType(*this, {"greatest", getGreatest()}, lse));
+  CHECK(isInteger(*this, word));
+  return sameShape(*this, word, lse);
+}
 LogicalResult LinearLossPartGradOp::verify() {
   Named x{"x", getX()}, weight{"weight", getWeight()}, dweight{"dweight", getDweight()};
   CHECK(verifyLossPart(*this));

@@ -369,6 +369,24 @@ LogicalResult LogSumExpOp::verify() {
   CHECK(isFloat(*this, result));
   return sameTokens(*this, result, x);
 }
+template <typename Op> static LogicalResult verifyGreatest(Op op) {
+  Named x{"x", op.getX()}, result{"result", op.getResult()};
+  CHECK(hasRank(op, x, 3));
+  CHECK(hasRank(op, result, 2));
+  CHECK(isFloat(op, x));
+  return sameTokens(op, result, x);
+}
+LogicalResult GreatestOp::verify() {
+  CHECK(verifyGreatest(*this));
+  return isFloat(*this, {"result", getResult()});
+}
+LogicalResult GreatestWordOp::verify() {
+  Named words{"words", getWords()};
+  CHECK(verifyGreatest(*this));
+  CHECK(isInteger(*this, words));
+  CHECK(sameShape(*this, words, {"x", getX()}));
+  return isInteger(*this, {"result", getResult()});
+}
 LogicalResult TokenLossOp::verify() {
   Named lse{"lse", getLse()}, labels{"labels", getLabels()};
   CHECK(hasRank(*this, lse, 2));

@@ -57,7 +57,7 @@ Value braid::buildAttention(LayerBuilder &b, Value x, const AttentionSpec &spec,
   UnitAttr ring = isRing ? b.builder.getUnitAttr() : UnitAttr();
   if (b.entry.cached) {
     auto append = [&](StringRef name, StringRef label, Value x) {
-      Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, rows, kvHeads, D});
+      Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, rows, kvHeads, D}, /*byPosition=*/true);
       Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), ring);
       b.setState(name, joined);
       return joined;

@@ -156,12 +156,12 @@ Value LayerBuilder::column(StringRef name, const Dim &in) {
   return block->addArgument(wide({in.size}), loc(weightName(name)));
 }
 
-Value LayerBuilder::state(StringRef name, FloatType element, ArrayRef<Dim> shape) {
+Value LayerBuilder::state(StringRef name, FloatType element, ArrayRef<Dim> shape, bool byPosition) {
   // States stand before all weights.
   unsigned index = statesBegin() + states.size();
   auto type = RankedTensorType::get(sizesOf(shape), element);
   Value value = block->insertArgument(index, type, loc(placed(name)));
-  states.push_back({placed(name), type, namesOf(shape)});
+  states.push_back({placed(name), type, namesOf(shape), byPosition});
   newStates.emplace_back();
   return value;
 }

@@ -63,6 +63,7 @@ struct StateDecl {
   std::string name; ///< "lsm.state"
   mlir::RankedTensorType type;
   std::vector<std::string> dims;
+  bool byPosition = false; ///< dimension 1 has a row for each position, round and round where there are fewer
 };
 
 /// draw_keys of so many rows of the batch: sample, seed and layer of each (braid.moe.drop).
@@ -126,7 +127,7 @@ public:
   /// A matrix [in, 1] as the vector that dot() reads, wide.
   mlir::Value column(llvm::StringRef name, const Dim &in);
   /// What the layer keeps from one call to the next, as it comes in; setState says how it goes out.
-  mlir::Value state(llvm::StringRef name, mlir::FloatType element, llvm::ArrayRef<Dim> shape);
+  mlir::Value state(llvm::StringRef name, mlir::FloatType element, llvm::ArrayRef<Dim> shape, bool byPosition = false);
   void setState(llvm::StringRef name, mlir::Value value);
 
   // ---- ops; `name` is what the result is called

@@ -61,7 +61,8 @@ Value braid::buildMla(LayerBuilder &b, Value x, const MlaSpec &spec) {
     return attend(own, q, ofLatent[0], ofLatent[1], kRope);
   };
   auto append = [&](StringRef name, StringRef label, Value x, int64_t features) -> Value {
-    Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, b.spec.cacheRows(0), Dim(1), features});
+    Value cache = b.state(name, b.elementTypes().element, {b.entry.batch, b.spec.cacheRows(0), Dim(1), features},
+                          /*byPosition=*/true);
     Value joined = AttnAppendOp::create(b.builder, b.loc(label), cache.getType(), cache, x, b.documents(), UnitAttr());
     b.setState(name, joined);
     return joined;

@@ -340,6 +340,7 @@ int64_t braid::flopsOf(Operation *op, int64_t maxDocuments) {
       .Case(
           [&](LinearCrossEntropyGradOp c) { return (6 * shapeOf(c.getX())[2] + 8) * logits(c.getX(), c.getWeight()); })
       .Case([&](LinearLossPartOp p) { return (2 * shapeOf(p.getX())[2] + 4) * logits(p.getX(), p.getWeight()); })
+      .Case([&](LinearScoresOp s) { return (2 * shapeOf(s.getX())[2] + 6) * logits(s.getX(), s.getWeight()); })
       .Case([&](LinearLossPartGradOp p) { return (6 * shapeOf(p.getX())[2] + 4) * logits(p.getX(), p.getWeight()); })
       .Case([](EmbedGradOp e) { return elements(e.getDy()); })
       .Case([](SumOp s) { return elements(s.getX()); })

@@ -127,6 +127,7 @@ std::string choiceOf(ArrayRef<Operation *> unit, bool gpu, bool library, bool f3
                              inner.getMiniBatch(), InnerTraits(inner).className())
             .str();
       })
+      .Case([](LinearScoresOp) { return "blocks of rows: the logits of one block exist at a time"; })
       .Case<LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp, LinearLossPartGradOp>(
           [&](auto loss) -> std::string {
             std::string why = whyNoLossTiles(op, loss.getX(), loss.getWeight(), loss.getTransposed(), gpu && !library);

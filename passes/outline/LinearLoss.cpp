@@ -19,9 +19,9 @@ namespace {
 
 // Products of fewer rows lose speed; more logits than these would leave the cache between the steps of a block. A GPU reads and writes all of dW for
 // each block, and wants enough tiles of dX for all of its multiprocessors: with four times as many rows as features its logits take as much memory as
-// four of dW, with eight times as many exponentials of half the bytes do, and what a product says of tiles of 256 words takes a 64th of that.
+// four of dW, with eight times as many exponentials of half the bytes do, and what a product says of tiles of 256 words takes a 64th of that. Scores have no dW.
 constexpr int64_t kLeastRows = 128, kLogitBytes = 1 << 20;
-enum RowsPerFeature : int64_t { ofLogits = 4, ofExponentials = 8, ofTiles = 64 };
+enum RowsPerFeature : int64_t { ofScores = 1, ofLogits = 4, ofExponentials = 8, ofTiles = 64 };
 
 /// `count` blocks of `size` rows, then one of `rest`.
 struct Blocks {
@@ -274,6 +274,18 @@ LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context) {
   };
   RowsPerFeature most = head.saysTiles(op, op.getX(), context) ? ofTiles : ofLogits;
   context.replace(op, Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), most, context).run({}, body));
+  return success();
+}
+
+LogicalResult outlineScores(LinearScoresOp op, OutlineContext &context) {
+  Head head{op.getWeight(), op.getTransposed(), op.getSoftcapAttr()};
+  auto body = [&](Operation *at, ArrayRef<Value> perRow, Value) {
+    Value logits = head.logits(at, perRow[0], context), place = op.getCoordinate();
+    SmallVector<Value> out = rowLosses(at, logits, perRow[1], head.rounded(), context, place, head.softcap());
+    llvm::append_range(out, rowGreatest(at, logits, context, place, head.softcap()));
+    return out;
+  };
+  context.replace(op, Walk(op, op.getX(), {op.getLabels()}, head.vocabulary(), ofScores, context).run({}, body));
   return success();
 }
 

@@ -2,6 +2,7 @@
 #include "passes/outline/OutlineFamilies.h"
 #include "passes/outline/SoftCap.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -170,6 +171,39 @@ SmallVector<Value> rowLosses(Operation *op, Value logits, Value labels, bool rou
   auto launch = context.launch(op, kernel, {ceilDiv(shapeOf(logits)[0], rowsOfProgram(context))});
   launch.arg("logits", logits);
   return runLosses(std::move(launch), labels, computeType(element), shapeOf(logits)[1], coordinate, softcap);
+}
+
+/// One walk over a row's words, lanes apart; a lane's word is the first of its greatest. Far beyond a bound logits are equal, as for whoever draws.
+SmallVector<Value> rowGreatest(Operation *op, Value logits, OutlineContext &context, Value coordinate, double softcap) {
+  int64_t count = shapeOf(logits)[0], vocabulary = shapeOf(logits)[1];
+  Type element = tensorType(logits).getElementType(), real = computeType(element);
+  int64_t rows = rowsOfProgram(context), width = wordsOfBlock(context);
+  std::string name = "greatest_word_" + typeName(element) + SoftCap::suffix(softcap > 0).str();
+  std::string kernel = context.kernel(name, {"token"}, [&](KernelBuilder &k) {
+    Var logits = k.buffer("logits", element, {kDynamic, kDynamic}), place = k.buffer("coordinate", k.i32(), {1});
+    Var greatest = k.buffer("greatest", real, {kDynamic}), words = k.buffer("word", k.i32(), {kDynamic});
+    SoftCap cap = softcap > 0 ? SoftCap(k, real, /*approximate=*/false) : SoftCap();
+    Var count = k.index("count"), size = k.index("vocabulary"), first = k.program(0) * rows;
+    Var lowest = k.tile({width}, real, -3.0e38), lane = k.iota({width}, 0);
+    k.loop(first, min(first + rows, count), 1, [&](Var n) {
+      Vars lanes = k.loop(0, size, width, {lowest, lane}, [&](Var v, ArrayRef<Var> now) {
+        Var x = cap.of(cast(k.load(logits, {n, v}, {width}, {.limit = size}), real)), word = lane + cast(v, k.i32());
+        Var better = both(lt(now[0], x), lt(word, cast(size, k.i32())));
+        return Vars{select(better, x, now[0]), select(better, word, now[1])};
+      });
+      Var top = maximum(lanes[0], 0);
+      Var word = minimum(select(eq(lanes[0], top), lanes[1], lanes[1].like(std::numeric_limits<int32_t>::max())), 0);
+      k.put(top, greatest, {n});
+      k.put(word + k.at(place, {0}) * cast(size, k.i32()), words, {n});
+    });
+  });
+  auto launch = context.launch(op, kernel, {ceilDiv(count, rows)});
+  launch.arg("logits", logits).arg("coordinate", coordinate);
+  launch.result("greatest", RankedTensorType::get({count}, real));
+  launch.result("word", RankedTensorType::get({count}, context.rewriter.getI32Type()));
+  if (softcap > 0)
+    SoftCap::arguments(launch, softcap, real);
+  return launch.index("count", count).index("vocabulary", vocabulary).run();
 }
 
 SmallVector<Value> rowLosses(Operation *op, const LossTiles &tiles, Value labels, int64_t vocabulary,
@@ -416,6 +450,7 @@ LogicalResult outlineLoss(Operation *op, OutlineContext &context) {
       .Case([&](LinearCrossEntropyGradOp grad) { return outlineLinearLossGrad(grad, context); })
       .Case([&](LinearLossPartOp part) { return outlineLossPart(part, context); })
       .Case([&](LinearLossPartGradOp grad) { return outlineLossPartGrad(grad, context); })
+      .Case([&](LinearScoresOp scores) { return outlineScores(scores, context); })
       .Case([&](SumGradOp grad) { return spread(grad, context); })
       .Case([&](SumOp sum) {
         Value total = sumAll(op, sum.getX(), tensorType(sum.getResult()).getElementType(), context);

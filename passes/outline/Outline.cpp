@@ -69,7 +69,7 @@ LogicalResult outlineOne(Operation *op, OutlineContext &context) {
           })
           .Case<EmbedOp, EmbedGradOp>([](auto) { return outlineEmbed; })
           .Case<CrossEntropyOp, CrossEntropyGradOp, LinearCrossEntropyOp, LinearCrossEntropyGradOp, LinearLossPartOp,
-                LinearLossPartGradOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
+                LinearLossPartGradOp, LinearScoresOp, SumOp, SumGradOp>([](auto) { return outlineLoss; })
           .Case<DocumentsOp, ScaleDocumentsOp, SliceOp, ConcatOp, InsertOp, ShardOp, LocalIdsOp, LastTokenOp,
                 arith::ConstantOp>([](auto) { return outlineStructure; })
           .Case<MoePlanOp, MoePlanReceivedOp>([](auto) { return outlineMoePlan; })

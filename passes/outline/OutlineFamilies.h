@@ -16,6 +16,7 @@ llvm::LogicalResult outlineLinearLoss(LinearCrossEntropyOp op, OutlineContext &c
 llvm::LogicalResult outlineLinearLossGrad(LinearCrossEntropyGradOp op, OutlineContext &context);
 llvm::LogicalResult outlineLossPart(LinearLossPartOp op, OutlineContext &context);
 llvm::LogicalResult outlineLossPartGrad(LinearLossPartGradOp op, OutlineContext &context);
+llvm::LogicalResult outlineScores(LinearScoresOp op, OutlineContext &context);
 llvm::LogicalResult outlineStructure(mlir::Operation *op,
                                      OutlineContext &context); // documents, slice, concat, constants
 llvm::LogicalResult outlineMoe(mlir::Operation *op, OutlineContext &context); // dispatch, permute, combine
@@ -123,6 +124,9 @@ mlir::Value fewExpertRows(mlir::Operation *op, mlir::Value a, mlir::Value weight
 /// of logits c tanh(x / c); 0: none.
 llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, mlir::Value logits, mlir::Value labels, bool rounded,
                                          OutlineContext &context, mlir::Value coordinate = {}, double softcap = 0);
+/// Of every row of logits the greatest, after a `softcap`, and its word, of equal ones the lowest; `coordinate` as above.
+llvm::SmallVector<mlir::Value> rowGreatest(mlir::Operation *op, mlir::Value logits, OutlineContext &context,
+                                           mlir::Value coordinate, double softcap);
 /// The same from what a product says of its tiles.
 llvm::SmallVector<mlir::Value> rowLosses(mlir::Operation *op, const LossTiles &tiles, mlir::Value labels,
                                          int64_t vocabulary, OutlineContext &context, mlir::Value coordinate = {});

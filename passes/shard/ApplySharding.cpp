@@ -237,7 +237,7 @@ LogicalResult Sharder::beforeReturn(func::FuncOp entry, IRMapping &map, OpBuilde
       to.pending.clear();
       if (role != "gradient") // what the host reads: rows of the batch apart, all else whole
         for (Axes &axes : to.dims)
-          llvm::erase_if(axes, [](StringRef axis) { return axis != "dp" && axis != "sp"; });
+          llvm::erase_if(axes, [&](StringRef axis) { return generates(entry) || (axis != "dp" && axis != "sp"); });
     }
     OpBuilder::InsertionGuard guard(builder);
     if (auto update = map.lookup(value).getDefiningOp<AdamwOp>())

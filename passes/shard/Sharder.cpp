@@ -315,6 +315,7 @@ LogicalResult Sharder::rewriteOne(Operation &op, IRMapping &map, OpBuilder &buil
       .Case([&](EmbedGradOp embed) { return rewriteEmbedGrad(embed, map, builder); })
       .Case([&](LinearCrossEntropyOp loss) { return rewriteLoss(loss, map, builder); })
       .Case([&](LinearCrossEntropyGradOp loss) { return rewriteLossGrad(loss, map, builder); })
+      .Case([&](LinearScoresOp scores) { return rewriteScores(scores, map, builder); })
       .Case([&](MoePlanOp plan) { return rewritePlan(plan, map, builder); })
       .Case([&](MoeDispatchOp dispatch) { return rewriteDispatch(dispatch, map, builder); })
       .Case([&](MoeCombineOp combine) { return rewriteCombine(combine, map, builder); })

@@ -102,6 +102,9 @@ private:
   llvm::LogicalResult rewriteEmbedGrad(EmbedGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteLoss(LinearCrossEntropyOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
   llvm::LogicalResult rewriteLossGrad(LinearCrossEntropyGradOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
+  llvm::LogicalResult rewriteScores(LinearScoresOp op, mlir::IRMapping &map, mlir::OpBuilder &builder);
+  /// A number of each token [B, T] of every part of the words: [B, T, parts].
+  mlir::Value gatherParts(mlir::OpBuilder &builder, mlir::Value perToken, const Axes &cut);
   /// lse of the whole vocabulary and the sum over tokens of the losses, from the parts of all ranks; of stages that share
   /// the words this one's part of that sum.
   std::pair<mlir::Value, mlir::Value> joinLoss(mlir::OpBuilder &builder, mlir::Operation *op, mlir::Value x,

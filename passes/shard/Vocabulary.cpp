@@ -2,6 +2,7 @@
 //
 //   embedding   a rank looks up the ids of its words; the others' rows are 0, so the result is a pending sum
 //   loss        lse = log sum over ranks of exp(lse of the rank's logits), target = sum over ranks; logits stay apart
+//   scores      as the loss; greatest = the greatest of the ranks, word = that of the rank that has it
 //   gradient    exp(x w - lse) - onehot needs nothing but lse: dx is a pending sum, dweight is the rank's own
 //
 // Stages of a pipeline may share the words (pp): target stays a sum over stages, which add up what the host reads, and lse is the last one's
@@ -68,6 +69,15 @@ LogicalResult Sharder::rewriteEmbedGrad(EmbedGradOp op, IRMapping &map, OpBuilde
   return success();
 }
 
+Value Sharder::gatherParts(OpBuilder &b, Value perToken, const Axes &cut) {
+  SmallVector<int64_t> shape(typeOf(perToken).getShape());
+  shape.push_back(1);
+  Value all = ReshapeOp::create(b, perToken.getLoc(), typeOf(perToken).clone(shape), perToken);
+  for (const Axes &run : productsOf(cut))
+    all = collective(b, all, run, CollectiveKind::all_gather, 2);
+  return all;
+}
+
 static constexpr StringLiteral kStages = "pp";
 
 std::pair<Value, Value> Sharder::joinLoss(OpBuilder &b, Operation *op, Value x, Value weight, Value labels,
@@ -77,12 +87,7 @@ std::pair<Value, Value> Sharder::joinLoss(OpBuilder &b, Operation *op, Value x, 
   auto perToken = ids.clone(cast<RankedTensorType>(sum).getElementType());
   auto part = LinearLossPartOp::create(b, loc, TypeRange{perToken, perToken}, x, weight, labels, coordinate(cut),
                                        transposed, softcap);
-  Value lse = ReshapeOp::create(
-      b, loc, RankedTensorType::get({ids.getDimSize(0), ids.getDimSize(1), 1}, perToken.getElementType()),
-      part.getLse());
-  for (const Axes &run : productsOf(cut))
-    lse = collective(b, lse, run, CollectiveKind::all_gather, 2);
-  lse = LogSumExpOp::create(b, loc, perToken, lse);
+  Value lse = LogSumExpOp::create(b, loc, perToken, gatherParts(b, part.getLse(), cut));
   Value target = part.getTarget(), counted = lse;
   if (llvm::is_contained(cut, kStages) && stageOf(op->getParentOfType<func::FuncOp>()) != mesh.size(kStages) - 1)
     counted = arith::ConstantOp::create(b, loc, cast<TypedAttr>(b.getZeroAttr(perToken)));
@@ -156,4 +161,34 @@ LogicalResult Sharder::rewriteLossGrad(LinearCrossEntropyGradOp op, IRMapping &m
   place(grad.getDweight(), ofWeight);
   place(sum, ofSum);
   return success(!llvm::is_contained(cut, kStages) || complete(builder, op, op.getDx(), map));
+}
+
+LogicalResult Sharder::rewriteScores(LinearScoresOp op, IRMapping &map, OpBuilder &builder) {
+  Value weight = map.lookup(op.getWeight()), labels = map.lookup(op.getLabels());
+  Axes cut = placementOf(weight).dims[op.getTransposed() ? 0 : 1];
+  if (cut.empty())
+    return rewriteGeneric(*op, map, builder, shardingRule(op));
+  // A prompt is whole, as its labels are, unless its tokens were divided, as x says.
+  Placement ofLabels = Placement::whole(2), ofX = placementOf(complete(builder, op, op.getX(), map));
+  ofLabels.dims = {ofX.dims[0], ofX.dims[1]};
+  Value x = convert(builder, op, map.lookup(op.getX()), tokensLike(ofLabels));
+  labels = convert(builder, op, labels, ofLabels);
+  if (!x || !labels)
+    return failure();
+  Location loc = op.getLoc();
+  auto perToken = typeOf(labels).clone(typeOf(op.getLse()).getElementType());
+  auto part = LinearScoresOp::create(builder, loc, TypeRange{perToken, perToken, perToken, labels.getType()}, x, weight,
+                                     labels, coordinate(cut), op.getTransposedAttr(), op.getSoftcapAttr());
+  Value greatest = gatherParts(builder, part.getGreatest(), cut), words = gatherParts(builder, part.getWord(), cut);
+  Value target = part.getTarget();
+  for (const Axes &run : productsOf(cut))
+    target = collective(builder, target, run, CollectiveKind::all_reduce);
+  const Value whole[] = {LogSumExpOp::create(builder, loc, perToken, gatherParts(builder, part.getLse(), cut)), target,
+                         GreatestOp::create(builder, loc, perToken, greatest),
+                         GreatestWordOp::create(builder, loc, labels.getType(), greatest, words)};
+  for (auto [result, value] : llvm::zip_equal(op.getResults(), whole)) {
+    map.map(result, value);
+    place(value, ofLabels);
+  }
+  return success();
 }

@@ -15,7 +15,7 @@ static double since(Clock::time_point start) { return std::chrono::duration<doub
 Continuations::Continuations(Generator &generator, const ContinuationOptions &options)
     : generator(generator), options(options), places(generator.sequences()) {
   this->options.choices = std::min(options.choices, generator.vocabulary());
-  if (!options.reuses || !options.readsBeside || generator.stateBytes() == 0)
+  if (!options.reuses || !options.readsBeside || generator.stateBytes(1) == 0)
     this->options.stateBytes = 0;
 }
 
@@ -23,20 +23,23 @@ size_t Continuations::room() const {
   return static_cast<size_t>(std::ranges::count_if(places, [](const Place &place) { return !place.running; }));
 }
 
-// Whether a text can go on with what behind `read` follows: something of it must be left to read.
-static bool goesOnFrom(std::span<const int32_t> read, std::span<const int32_t> prompt) {
-  return !read.empty() && read.size() < prompt.size() && std::ranges::equal(read, prompt.first(read.size()));
+// Whether a text can go on with what follows: something of it must be left to read, and if it is scored, nothing to score.
+bool Continuations::Read::beginsThat(const Text &text) const {
+  size_t left = text.scoresPrompt ? 2 : 1;
+  return !tokens.empty() && tokens.size() + left <= text.prompt.size() &&
+         std::ranges::equal(tokens, std::span(text.prompt).first(tokens.size())) &&
+         (!text.scoresPrompt || (scores.size() == tokens.size() && next == text.prompt[tokens.size()]));
 }
 
 // The free sequence that has read most of the prompt, all of what it has; else the one that was used longest ago, whose
 // text is the least likely to go on.
-size_t Continuations::placeFor(std::span<const int32_t> prompt, size_t &reused) const {
+size_t Continuations::placeFor(const Text *text, size_t &reused) const {
   size_t best = places.size();
   for (size_t i = 0; i < places.size(); ++i) {
     const Place &place = places[i];
     if (place.running)
       continue;
-    size_t known = goesOnFrom(place.fed, prompt) ? place.fed.size() : 0;
+    size_t known = text && place.read.beginsThat(*text) ? place.read.tokens.size() : 0;
     if (best == places.size() || known > reused || (known == reused && place.used < places[best].used)) {
       best = i;
       reused = known;
@@ -50,10 +53,10 @@ size_t Continuations::placeFor(std::span<const int32_t> prompt, size_t &reused) 
 // Prompts that are compared with new ones, and states; tokens of a state, at least: fewer are soon read again.
 static constexpr size_t mostRecent = 64, mostStates = 1024, leastKept = 32;
 
-Continuations::Kept *Continuations::keptFor(std::span<const int32_t> prompt) {
+Continuations::Kept *Continuations::keptFor(const Text &text) {
   Kept *best = nullptr;
   for (Kept &kept : states)
-    if (goesOnFrom(kept.tokens, prompt) && (!best || kept.tokens.size() > best->tokens.size()))
+    if (kept.read.beginsThat(text) && (!best || kept.read.tokens.size() > best->read.tokens.size()))
       best = &kept;
   return best;
 }
@@ -68,37 +71,47 @@ size_t Continuations::sharedWith(std::span<const int32_t> prompt) const {
   return most;
 }
 
-size_t Continuations::mostKept() const { return std::min(options.stateBytes / generator.stateBytes(), mostStates); }
-
 // A state that was of use outlives those that were not, however many of them come; half of the room is for such, of which
 // the one that was not used for longest then has to prove itself again.
 void Continuations::use(Kept &kept) {
   kept.used = ++uses;
   kept.hasProven = true;
   auto proven = std::views::filter(states, &Kept::hasProven);
-  if (2 * static_cast<size_t>(std::ranges::distance(proven)) > std::max<size_t>(mostKept(), 2))
+  size_t bytes = 0, count = 0;
+  for (const Kept &other : proven) {
+    bytes += other.state.bytes.size();
+    ++count;
+  }
+  if (count > 1 && (2 * bytes > options.stateBytes || 2 * count > mostStates))
     std::ranges::min_element(proven, {}, &Kept::used)->hasProven = false;
+}
+
+void Continuations::forget(std::vector<Kept>::iterator state) {
+  total.stateBytes -= state->state.bytes.size();
+  std::swap(*state, states.back());
+  states.pop_back();
 }
 
 // Keeps what the sequence has read of its prompt, and forgets what was not used for longest.
 Status Continuations::keep(size_t at) {
   const Running &running = *places[at].running;
-  std::span<const int32_t> read = std::span(running.text.prompt).first(running.read);
-  if (read.size() < leastKept || mostKept() == 0)
+  std::span<const int32_t> tokens = std::span(running.text.prompt).first(running.read);
+  size_t bytes = generator.stateBytes(static_cast<int64_t>(tokens.size()));
+  if (tokens.size() < leastKept || bytes > options.stateBytes)
     return Status::success();
-  auto known = std::ranges::find_if(states, [&](const Kept &kept) { return std::ranges::equal(kept.tokens, read); });
+  Read read{{tokens.begin(), tokens.end()}, running.scores, running.text.prompt[running.read]};
+  auto known = std::ranges::find_if(states, [&](const Kept &kept) { return kept.read.tokens == read.tokens; });
   if (known != states.end()) {
     known->used = ++uses;
+    if (!read.scores.empty())
+      known->read = std::move(read);
     return Status::success();
   }
-  if (states.size() == mostKept()) {
-    auto worst =
-        std::ranges::min_element(states, {}, [](const Kept &kept) { return std::pair(kept.hasProven, kept.used); });
-    std::swap(*worst, states.back());
-    states.pop_back();
-  }
+  while (states.size() == mostStates || total.stateBytes + bytes > options.stateBytes)
+    forget(std::ranges::min_element(states, {}, [](const Kept &kept) { return std::pair(kept.hasProven, kept.used); }));
   BRAID_ASSIGN(Generator::State state, generator.save(at));
-  states.push_back({{read.begin(), read.end()}, std::move(state), ++uses});
+  total.stateBytes += state.bytes.size();
+  states.push_back({std::move(read), std::move(state), ++uses});
   total.states = states.size();
   return Status::success();
 }
@@ -108,17 +121,20 @@ Status Continuations::keep(size_t at) {
 Expected<size_t> Continuations::begin(uint64_t id, Text text) {
   BRAID_TRY(checkPrompt(generator, text.prompt, text.maxTokens));
   BRAID_ASSIGN(Sampler sampler, Sampler::create(text.sampler, generator.vocabulary(), options.choices));
-  size_t reused = 0, at = placeFor(text.prompt, reused), shared = 0;
+  if (text.scoresPrompt)
+    BRAID_TRY(generator.checkScores());
+  size_t reused = 0, at = placeFor(&text, reused), shared = 0;
+  std::vector<TokenScore> scores;
   if (at == places.size())
     return Status::error(ErrorCode::overflow, "all {} sequences have a text", places.size());
   ++begun;
   if (options.stateBytes > 0) {
-    if (Kept *kept = keptFor(text.prompt); kept && kept->tokens.size() > reused) {
+    if (Kept *kept = keptFor(text); kept && kept->read.tokens.size() > reused) {
       size_t none = 0;
-      at = placeFor({}, none);
+      at = placeFor(nullptr, none);
       BRAID_TRY(generator.restore(at, kept->state));
-      places[at].fed = kept->tokens;
-      reused = kept->tokens.size();
+      places[at].read = kept->read;
+      reused = kept->read.tokens.size();
       use(*kept);
     }
     shared = sharedWith(text.prompt);
@@ -129,10 +145,12 @@ Expected<size_t> Continuations::begin(uint64_t id, Text text) {
   Place &place = places[at];
   if (reused == 0) {
     generator.reset(at);
-    place.fed.clear();
+    place.read = {};
   }
+  if (text.scoresPrompt)
+    scores = place.read.scores;
   place.used = begun;
-  place.running.emplace(Running{id, std::move(text), std::move(sampler), reused, shared});
+  place.running.emplace(Running{id, std::move(text), std::move(sampler), reused, shared, std::move(scores)});
   total.reusedTokens += reused;
   return reused;
 }
@@ -143,20 +161,32 @@ void Continuations::end(uint64_t id) {
       place.running.reset();
 }
 
+// What is read next of a prompt.
+Expected<Generator::Piece> Continuations::nextPiece(size_t at) {
+  const Running &running = *places[at].running;
+  bool scored = running.isScored();
+  size_t rest = (scored ? running.scoredEnd() : running.readEnd()) - running.read;
+  size_t count = options.readsBeside ? generator.callLength(rest, scored) : rest;
+  std::span<const int32_t> prompt = running.text.prompt;
+  Generator::Piece piece{at, prompt.subspan(running.read, count)};
+  if (scored)
+    piece.labels = prompt.subspan(running.read + 1, count);
+  bool leaves = running.read <= running.shared && running.shared < running.read + count;
+  if (options.stateBytes > 0 && (count == rest || leaves))
+    BRAID_TRY(keep(at));
+  return piece;
+}
+
 // What is fed in a round.
 Status Continuations::gather() {
   pieces.clear();
-  auto isRead = [](const Running &running) { return running.read == running.text.prompt.size(); };
+  auto isRead = [](const Running &running) { return running.read == running.readEnd(); };
   for (size_t i = 0; i < places.size(); ++i) {
     const std::optional<Running> &running = places[i].running;
     if (!running || isRead(*running))
       continue;
-    std::span<const int32_t> rest = std::span(running->text.prompt).subspan(running->read);
-    size_t count = options.readsBeside ? generator.callLength(rest.size()) : rest.size();
-    bool leaves = running->read <= running->shared && running->shared < running->read + count;
-    if (options.stateBytes > 0 && (count == rest.size() || leaves))
-      BRAID_TRY(keep(i));
-    pieces.push_back({i, rest.first(count)});
+    BRAID_ASSIGN(Generator::Piece piece, nextPiece(i));
+    pieces.push_back(piece);
   }
   if (!pieces.empty() && !options.readsBeside)
     return Status::success();
@@ -189,14 +219,23 @@ Expected<bool> Continuations::step(const Emit &emit) {
   for (const Generator::Piece &piece : pieces) {
     Place &place = places[piece.sequence];
     Running &running = *place.running;
-    if (options.reuses)
-      place.fed.insert(place.fed.end(), piece.tokens.begin(), piece.tokens.end());
-    if (running.read < running.text.prompt.size()) {
+    std::span<const TokenScore> scores = generator.scores(piece.sequence);
+    running.scores.insert(running.scores.end(), scores.begin(), scores.end());
+    if (options.reuses) {
+      Read &read = place.read;
+      read.tokens.insert(read.tokens.end(), piece.tokens.begin(), piece.tokens.end());
+      read.scores.insert(read.scores.end(), scores.begin(), scores.end());
+      if (!scores.empty())
+        read.next = piece.labels.back();
+    }
+    if (running.read < running.readEnd()) {
       reads = true;
       running.read += piece.tokens.size();
       total.promptTokens += piece.tokens.size();
+      if (running.read == running.readEnd() && readSeen)
+        readSeen(running.id, running.scores);
     }
-    if (running.read < running.text.prompt.size())
+    if (!place.running || running.read < running.readEnd())
       continue;
     if (running.text.maxTokens == 0)
       place.running.reset();

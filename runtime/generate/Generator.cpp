@@ -13,30 +13,63 @@
 
 namespace braid::runtime {
 
-Status Generator::addBucket(const EntryInfo &entry, int64_t length) {
+static Status wrongShape(const EntryInfo &entry, const TensorInfo &tensor, std::string_view wanted) {
+  return Status::error(ErrorCode::unsupported, "entry @{}: '{}' has shape {}, but generation needs {}", entry.name,
+                       tensor.name, formatShape(tensor.shape), wanted);
+}
+
+static Status checkNumbers(const EntryInfo &entry, const TensorInfo &tensor, DType type, std::vector<int64_t> shape) {
+  BRAID_TRY(checkTensor(entry, tensor, type, 2));
+  return tensor.shape == shape ? Status::success() : wrongShape(entry, tensor, formatShape(shape));
+}
+
+// What all entries read.
+Expected<Generator::Bucket> Generator::bucketOf(const EntryInfo &entry, int64_t length) {
   const Program &program = session->program();
+  auto batch = static_cast<int64_t>(rows.size());
   BRAID_ASSIGN(const TensorInfo *tokens, entryInput(program, entry, "tokens"));
   BRAID_ASSIGN(const TensorInfo *documents, entryInput(program, entry, "cu_seqlens"));
-  BRAID_ASSIGN(const TensorInfo *logits, entryOutput(program, entry, "logits"));
-  BRAID_TRY(checkTensor(entry, *tokens, DType::i32, 2));
-  BRAID_TRY(checkTensor(entry, *documents, DType::i32, 2));
+  BRAID_TRY(checkNumbers(entry, *tokens, DType::i32, {batch, length}));
+  BRAID_TRY(checkNumbers(entry, *documents, DType::i32, {batch, 2}));
+  Bucket bucket{.length = length};
+  BRAID_ASSIGN(bucket.entry, session->entry(entry.name));
+  bucket.tokens = session->tensor(*tokens).as<int32_t>();
+  bucket.cuSeqlens = session->tensor(*documents).as<int32_t>();
+  return bucket;
+}
+
+Status Generator::addBucket(const EntryInfo &entry, int64_t length) {
+  BRAID_ASSIGN(Bucket bucket, bucketOf(entry, length));
+  BRAID_ASSIGN(const TensorInfo *logits, entryOutput(session->program(), entry, "logits"));
   BRAID_TRY(checkTensor(entry, *logits, DType::f32, 2));
-  auto wrong = [&](const TensorInfo &tensor, std::string_view wanted) {
-    return Status::error(ErrorCode::unsupported, "entry @{}: '{}' has shape {}, but generation needs {}", entry.name,
-                         tensor.name, formatShape(tensor.shape), wanted);
-  };
   auto batch = static_cast<int64_t>(rows.size());
-  if (tokens->shape != std::vector<int64_t>{batch, length})
-    return wrong(*tokens, fmt::format("[{}, {}]", batch, length));
-  if (documents->shape != std::vector<int64_t>{batch, 2})
-    return wrong(*documents, fmt::format("[{}, 2]", batch));
   if (logits->shape[0] != batch || (!table.empty() && logits->shape[1] != static_cast<int64_t>(vocabularySize)))
-    return wrong(*logits, table.empty() ? fmt::format("[{}, vocabulary]", batch)
-                                        : fmt::format("[{}, {}]", batch, vocabularySize));
+    return wrongShape(entry, *logits,
+                      table.empty() ? fmt::format("[{}, vocabulary]", batch)
+                                    : fmt::format("[{}, {}]", batch, vocabularySize));
   vocabularySize = static_cast<size_t>(logits->shape[1]);
-  BRAID_ASSIGN(EntryId id, session->entry(entry.name));
-  table.push_back({length, id, session->tensor(*tokens).as<int32_t>(), session->tensor(*documents).as<int32_t>(),
-                   session->tensor(*logits).as<float>()});
+  bucket.logits = session->tensor(*logits).as<float>();
+  table.push_back(bucket);
+  return Status::success();
+}
+
+Status Generator::addScoreBucket(const EntryInfo &entry, int64_t length) {
+  BRAID_ASSIGN(Bucket bucket, bucketOf(entry, length));
+  const Program &program = session->program();
+  std::vector<int64_t> shape = {static_cast<int64_t>(rows.size()), length};
+  BRAID_ASSIGN(const TensorInfo *labels, entryInput(program, entry, "labels"));
+  BRAID_ASSIGN(const TensorInfo *losses, entryOutput(program, entry, "losses"));
+  BRAID_ASSIGN(const TensorInfo *likeliest, entryOutput(program, entry, "likeliest"));
+  BRAID_ASSIGN(const TensorInfo *likeliestLosses, entryOutput(program, entry, "likeliest_losses"));
+  BRAID_TRY(checkNumbers(entry, *labels, DType::i32, shape));
+  BRAID_TRY(checkNumbers(entry, *losses, DType::f32, shape));
+  BRAID_TRY(checkNumbers(entry, *likeliest, DType::i32, shape));
+  BRAID_TRY(checkNumbers(entry, *likeliestLosses, DType::f32, shape));
+  bucket.labels = session->tensor(*labels).as<int32_t>();
+  bucket.losses = session->tensor(*losses).as<float>();
+  bucket.likeliest = session->tensor(*likeliest).as<int32_t>();
+  bucket.likeliestLosses = session->tensor(*likeliestLosses).as<float>();
+  scoreTable.push_back(bucket);
   return Status::success();
 }
 
@@ -84,7 +117,11 @@ Expected<Generator> Generator::bind(Session &session) {
   for (const EntryInfo &entry : program.entries())
     if (int64_t length = numberBehind(entry.name, "prefill_"); length > 1) // other names are not buckets
       BRAID_TRY(generator.addBucket(entry, length));
-  std::sort(generator.table.begin(), generator.table.end(), [](auto &a, auto &b) { return a.length > b.length; });
+  for (const EntryInfo &entry : program.entries())
+    if (int64_t length = numberBehind(entry.name, "score_"); length > 0 && entry.kept)
+      BRAID_TRY(generator.addScoreBucket(entry, length));
+  for (std::vector<Bucket> *table : {&generator.table, &generator.scoreTable})
+    std::ranges::sort(*table, std::ranges::greater(), &Bucket::length);
   // On a CPU a bucket of 32 takes as long as 7 to 20 single tokens (test/benchmark/results). On a GPU both read the same
   // weights, so one is expected to take about as long as the other; not measured.
   if (generator.table.size() > 1) {
@@ -101,32 +138,43 @@ Expected<Generator> Generator::bind(Session &session) {
 
 void Generator::addCaches() {
   auto batch = static_cast<int64_t>(rows.size());
-  size_t bytes = 0;
   for (const TensorInfo &tensor : session->program().tensors()) {
     if (tensor.role != Role::cache || !session->program().holds(tensor))
       continue;
     TensorView view = session->tensor(tensor);
     for (size_t layer = 0; layer < tensor.layerCount(); ++layer)
       caches.push_back(view.layer(layer));
-    if (tensor.shape.empty() || tensor.shape[0] != batch)
-      return;
-    bytes += view.bytes / rows.size();
+    areBySequences &= !tensor.shape.empty() && tensor.shape[0] == batch;
   }
-  rowBytes = bytes;
 }
 
-Status Generator::eachCacheRow(size_t sequence, const std::function<Status(const TensorView &row)> &use) {
-  for (const TensorView &cache : caches) {
-    size_t bytes = cache.bytes / rows.size();
-    BRAID_TRY(use({cache.info, cache.data + sequence * bytes, bytes}));
-  }
+// What a sequence of so many tokens has of a cache.
+size_t Generator::cacheRowBytes(const TensorView &cache, int64_t tokens) const {
+  size_t bytes = cache.bytes / rows.size();
+  if (cache.info->slot != "positions")
+    return bytes;
+  int64_t positions = cache.info->shape[1];
+  return bytes / static_cast<size_t>(positions) * static_cast<size_t>(std::min(tokens, positions));
+}
+
+size_t Generator::stateBytes(int64_t tokens) const {
+  size_t bytes = 0;
+  for (const TensorView &cache : caches)
+    bytes += areBySequences ? cacheRowBytes(cache, tokens) : 0;
+  return bytes;
+}
+
+Status Generator::eachCacheRow(size_t sequence, int64_t tokens,
+                               const std::function<Status(const TensorView &row)> &use) {
+  for (const TensorView &cache : caches)
+    BRAID_TRY(use({cache.info, cache.data + sequence * (cache.bytes / rows.size()), cacheRowBytes(cache, tokens)}));
   return Status::success();
 }
 
 Expected<Generator::State> Generator::save(size_t sequence) {
   State state{rows[sequence].position, {}};
-  state.bytes.reserve(rowBytes);
-  BRAID_TRY(eachCacheRow(sequence, [&](const TensorView &row) -> Status {
+  state.bytes.reserve(stateBytes(state.position));
+  BRAID_TRY(eachCacheRow(sequence, state.position, [&](const TensorView &row) -> Status {
     BRAID_TRY(session->toHost(row));
     state.bytes.insert(state.bytes.end(), row.data, row.data + row.bytes);
     return Status::success();
@@ -136,7 +184,7 @@ Expected<Generator::State> Generator::save(size_t sequence) {
 
 Status Generator::restore(size_t sequence, const State &state) {
   const std::byte *from = state.bytes.data();
-  BRAID_TRY(eachCacheRow(sequence, [&](const TensorView &row) {
+  BRAID_TRY(eachCacheRow(sequence, state.position, [&](const TensorView &row) {
     std::copy_n(from, row.bytes, row.data);
     from += row.bytes;
     return session->toDevice(row);
@@ -159,7 +207,16 @@ std::vector<int64_t> Generator::buckets() const {
   return lengths;
 }
 
-const Generator::Bucket &Generator::bucketFor(size_t tokens) const {
+const Generator::Bucket &Generator::bucketFor(size_t tokens, bool areScored) const {
+  if (areScored) { // the shortest one that is full to three quarters, or the longest that is full
+    const Bucket *best = &scoreTable.back();
+    for (const Bucket &bucket : scoreTable)
+      if (auto length = static_cast<size_t>(bucket.length); 4 * tokens > 3 * length) {
+        best = &bucket;
+        break;
+      }
+    return *best;
+  }
   auto fits = std::find_if(table.begin(), table.end(), [&](const Bucket &bucket) {
     return bucket.length <= static_cast<int64_t>(tokens); // decode always fits
   });
@@ -167,8 +224,17 @@ const Generator::Bucket &Generator::bucketFor(size_t tokens) const {
   return padded ? *std::prev(fits) : *fits;
 }
 
-size_t Generator::callLength(size_t tokens) const {
-  return std::min(tokens, static_cast<size_t>(bucketFor(tokens).length));
+Status Generator::checkScores() const {
+  return scoreTable.empty()
+             ? Status::error(ErrorCode::unsupported,
+                             "{}: has no entry score_<N>, which says how likely the tokens of a prompt are; valid: a "
+                             "program that is compiled again, with a context_len of 32 and more",
+                             session->program().path())
+             : Status::success();
+}
+
+size_t Generator::callLength(size_t tokens, bool areScored) const {
+  return std::min(tokens, static_cast<size_t>(bucketFor(tokens, areScored).length));
 }
 
 Status Generator::check(std::span<const Piece> pieces) const {
@@ -181,6 +247,11 @@ Status Generator::check(std::span<const Piece> pieces) const {
         return Status::error("sequence {} is given twice", piece.sequence);
     if (piece.tokens.empty())
       return Status::error("a sequence needs at least one token before there are logits");
+    if (!piece.labels.empty() && piece.labels.size() != piece.tokens.size())
+      return Status::error("sequence {}: there are {} of {}", piece.sequence, counted(piece.labels.size(), "label"),
+                           counted(piece.tokens.size(), "token"));
+    if (!piece.labels.empty())
+      BRAID_TRY(checkScores());
     int64_t length = rows[piece.sequence].position + static_cast<int64_t>(piece.tokens.size());
     if (length > contextLimit)
       return Status::error("the sequence would have {}, but the program was compiled for a context of {}",
@@ -191,50 +262,75 @@ Status Generator::check(std::span<const Piece> pieces) const {
 
 Status Generator::feed(std::span<const Piece> pieces) {
   BRAID_TRY(check(pieces));
-  for (const Piece &piece : pieces)
-    rows[piece.sequence].rest = piece.tokens;
+  for (const Piece &piece : pieces) {
+    Row &row = rows[piece.sequence];
+    row.rest = piece.tokens;
+    row.labels = piece.labels;
+    row.scores.clear();
+  }
   for (;;) {
     // The longest bucket that any of them fills, for all that fill it.
     const Bucket *bucket = nullptr;
     for (const Row &row : rows)
       if (!row.rest.empty())
-        if (const Bucket &fits = bucketFor(row.rest.size()); !bucket || fits.length > bucket->length)
+        if (const Bucket &fits = bucketFor(row); !bucket || fits.length > bucket->length)
           bucket = &fits;
     if (!bucket)
       return Status::success();
-    auto takes = [&](const Row &row) { return !row.rest.empty() && &bucketFor(row.rest.size()) == bucket; };
-    auto length = static_cast<size_t>(bucket->length);
-    auto countOf = [&](const Row &row) { return takes(row) ? std::min(length, row.rest.size()) : 0; };
-    int64_t furthest = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Row &row = rows[i];
-      bucket->cuSeqlens[2 * i] = static_cast<int32_t>(-row.position);
-      bucket->cuSeqlens[2 * i + 1] = static_cast<int32_t>(countOf(row));
-      if (!takes(row))
-        continue;
-      std::copy_n(row.rest.begin(), countOf(row), bucket->tokens.subspan(i * length).begin());
-      furthest = std::max(furthest, row.position);
-    }
-    if (Status status = session->run(bucket->entry); !status.ok()) {
+    if (Status status = advance(*bucket); !status.ok()) {
       for (Row &row : rows)
         row.rest = {};
-      return status.withContext(fmt::format("position {}", furthest));
-    }
-    bool more = std::any_of(rows.begin(), rows.end(), [&](const Row &row) { return row.rest.size() > countOf(row); });
-    for (size_t i = 0; i < rows.size(); ++i) {
-      Row &row = rows[i];
-      if (!takes(row))
-        continue;
-      size_t count = countOf(row);
-      row.position += static_cast<int64_t>(count);
-      row.logits = bucket->logits.subspan(i * vocabularySize, vocabularySize);
-      row.rest = row.rest.subspan(count);
-      if (row.rest.empty() && more) { // the next call may write over them
-        row.kept.assign(row.logits.begin(), row.logits.end());
-        row.logits = row.kept;
-      }
+      return status;
     }
   }
+}
+
+// One call, for all sequences whose bucket this is.
+Status Generator::advance(const Bucket &bucket) {
+  auto length = static_cast<size_t>(bucket.length);
+  auto takes = [&](const Row &row) { return !row.rest.empty() && &bucketFor(row) == &bucket; };
+  auto countOf = [&](const Row &row) { return takes(row) ? std::min(length, row.rest.size()) : 0; };
+  bool scored = !bucket.labels.empty();
+  int64_t furthest = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Row &row = rows[i];
+    size_t count = countOf(row);
+    bucket.cuSeqlens[2 * i] = static_cast<int32_t>(-row.position);
+    bucket.cuSeqlens[2 * i + 1] = static_cast<int32_t>(count);
+    if (!takes(row))
+      continue;
+    std::copy_n(row.rest.begin(), count, bucket.tokens.subspan(i * length).begin());
+    if (scored)
+      std::copy_n(row.labels.begin(), count, bucket.labels.subspan(i * length).begin());
+    furthest = std::max(furthest, row.position);
+  }
+  if (Status status = session->run(bucket.entry); !status.ok())
+    return status.withContext(fmt::format("position {}", furthest));
+  bool more = std::any_of(rows.begin(), rows.end(), [&](const Row &row) { return row.rest.size() > countOf(row); });
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Row &row = rows[i];
+    if (!takes(row))
+      continue;
+    size_t count = countOf(row);
+    row.position += static_cast<int64_t>(count);
+    row.rest = row.rest.subspan(count);
+    if (scored) {
+      row.labels = row.labels.subspan(count);
+      for (size_t t = i * length; t < i * length + count; ++t) {
+        // What is the likeliest itself is not less likely by a rounding.
+        bool isLikeliest = bucket.labels[t] == bucket.likeliest[t];
+        float likeliestLoss = isLikeliest ? bucket.losses[t] : bucket.likeliestLosses[t];
+        row.scores.push_back({-bucket.losses[t], bucket.likeliest[t], -likeliestLoss});
+      }
+      continue;
+    }
+    row.logits = bucket.logits.subspan(i * vocabularySize, vocabularySize);
+    if (row.rest.empty() && more) { // the next call may write over them
+      row.kept.assign(row.logits.begin(), row.logits.end());
+      row.logits = row.kept;
+    }
+  }
+  return Status::success();
 }
 
 Expected<std::span<const float>> Generator::feed(std::span<const int32_t> tokens) {

@@ -1,8 +1,8 @@
-// Runs sequences through the entries prefill_<N> and decode_<B> of a program, B at a time. A prompt of any length is cut
-// in the largest buckets that fit, the rest goes token by token or, where that takes longer, into the smallest bucket,
-// padded; caches carry the state from one call to the next. How a sequence is cut follows from it alone, and a call leaves
-// the caches of a sequence without tokens as they are: what is computed for a sequence does not depend on the others, but
-// for the rounding of library products, where the order of a sum may depend on the row's place, and an expert's on how
+// Runs sequences through the entries prefill_<N>, score_<N> and decode_<B> of a program, B at a time. A prompt of any
+// length is cut in the largest buckets that fit, the rest goes token by token or, where that takes longer, into the smallest
+// bucket, padded; caches carry the state from one call to the next. How a sequence is cut follows from it alone, and a call
+// leaves the caches of a sequence without tokens as they are: what is computed for a sequence does not depend on the others,
+// but for the rounding of library products, where the order of a sum may depend on the row's place, and an expert's on how
 // many rows it has.
 #pragma once
 
@@ -14,6 +14,13 @@ namespace braid::runtime {
 
 // An error where a program has pipeline stages, and so no entries that generate.
 Status checkGenerates(const Program &program);
+
+// ln softmax of a token that is known to follow, and of the token that was likeliest there.
+struct TokenScore {
+  float logProbability;
+  int32_t likeliest; // of equally likely ones the lowest
+  float likeliestLogProbability;
+};
 
 class Generator {
 public:
@@ -28,21 +35,27 @@ public:
   struct Piece {
     size_t sequence; // each at most once
     std::span<const int32_t> tokens; // at least one
+    // What follows each of them, in the vocabulary, whose scores are wanted in the place of logits. Or nothing.
+    std::span<const int32_t> labels = {};
   };
   // Appends tokens to sequences. Errors (no such sequence, a context that is full) come before anything is run.
   Status feed(std::span<const Piece> pieces);
+  // Of each label of a sequence of the last feed(), until the next one.
+  std::span<const TokenScore> scores(size_t sequence) const { return rows[sequence].scores; }
+  // An error where the session has no entries for them.
+  Status checkScores() const;
   // The logits after the last token of a sequence of the last feed(), until the next one.
   std::span<const float> logits(size_t sequence) const { return rows[sequence].logits; }
   // Appends tokens to sequence 0: its logits.
   Expected<std::span<const float>> feed(std::span<const int32_t> tokens);
 
-  // What a sequence has read, as its caches have it: its row of each, attention's as long as the context.
+  // What a sequence has read, as its caches have it: its row of each, of attention's as much as was read.
   struct State {
     int64_t position = 0;
     std::vector<std::byte> bytes;
   };
-  // 0: there is a cache that is not by sequences, so nothing can be saved.
-  size_t stateBytes() const { return rowBytes; }
+  // Of so many tokens. 0: there is a cache that is not by sequences, so nothing can be saved.
+  size_t stateBytes(int64_t tokens) const;
   Expected<State> save(size_t sequence);
   Status restore(size_t sequence, const State &state);
 
@@ -55,8 +68,9 @@ public:
   ThreadPool &pool() const { return session->pool(); }
   // Lengths of the buckets, longest first; 1 is decode.
   std::vector<int64_t> buckets() const;
-  // Of so many tokens of one sequence, how many the first call takes. Fed call by call they are cut as they are at once.
-  size_t callLength(size_t tokens) const;
+  // Of so many tokens of one sequence, with labels or without, how many the first call takes. Fed call by call they are cut
+  // as they are at once.
+  size_t callLength(size_t tokens, bool areScored = false) const;
 
 private:
   explicit Generator(Session &session) : session(&session) {}
@@ -65,24 +79,34 @@ private:
     EntryId entry;
     std::span<int32_t> tokens, cuSeqlens;
     std::span<const float> logits;
+    // Of one that scores, in the place of logits.
+    std::span<int32_t> labels;
+    std::span<const float> losses, likeliestLosses;
+    std::span<const int32_t> likeliest;
   };
   struct Row {
     int64_t position = 0;
-    std::span<const int32_t> rest; // of the piece that is being fed
+    std::span<const int32_t> rest, labels; // of the piece that is being fed
     std::span<const float> logits;
     std::vector<float> kept; // of a piece that ended before others did
+    std::vector<TokenScore> scores;
   };
+  Expected<Bucket> bucketOf(const EntryInfo &entry, int64_t length);
   Status addBucket(const EntryInfo &entry, int64_t length);
+  Status addScoreBucket(const EntryInfo &entry, int64_t length);
   void addCaches();
-  Status eachCacheRow(size_t sequence, const std::function<Status(const TensorView &row)> &use);
-  const Bucket &bucketFor(size_t tokens) const;
+  size_t cacheRowBytes(const TensorView &cache, int64_t tokens) const;
+  Status eachCacheRow(size_t sequence, int64_t tokens, const std::function<Status(const TensorView &row)> &use);
+  const Bucket &bucketFor(size_t tokens, bool areScored) const;
+  const Bucket &bucketFor(const Row &row) const { return bucketFor(row.rest.size(), !row.labels.empty()); }
+  Status advance(const Bucket &bucket);
   Status check(std::span<const Piece> pieces) const;
 
   Session *session;
-  std::vector<Bucket> table;
+  std::vector<Bucket> table, scoreTable; // longest first
   std::vector<Row> rows;
   std::vector<TensorView> caches; // a layer each
-  size_t rowBytes = 0; // of all of them
+  bool areBySequences = true; // all of them
   size_t vocabularySize = 0;
   size_t paddedFrom = SIZE_MAX; // so many tokens go into a bucket that they do not fill
   int64_t contextLimit = INT32_MAX; // what cu_seqlens can count

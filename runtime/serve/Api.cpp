@@ -38,28 +38,52 @@ static std::string nameOf(std::string_view text) {
   return name;
 }
 
+// A token as if it had been drawn. What cannot follow has the number that OpenAI's API has for it: JSON has no infinity.
+Expected<Json> ApiAnswer::named(const Choice &choice, const LikelyToken &token) {
+  constexpr float never = -9999;
+  ContinuationText names = choice.names;
+  std::string name;
+  bool hasText = model.hasText && token.token < model.textVocabulary();
+  if (hasText) {
+    BRAID_ASSIGN(name, names.add(token.token));
+  }
+  Json bytes = Json::array();
+  for (char c : name)
+    bytes.push_back(static_cast<unsigned char>(c));
+  Json json = {{"token", hasText ? nameOf(name) : fmt::format("token_id:{}", token.token)},
+               {"logprob", std::max(token.logProbability, never)},
+               {"bytes", bytes}};
+  if (request.returnsTokens)
+    json["token_id"] = token.token;
+  return json;
+}
+
 Expected<Json> ApiAnswer::likelihood(const Choice &choice, const AskedText::Token &token) {
-  auto named = [&](const LikelyToken &likely) -> Expected<Json> {
-    ContinuationText names = choice.names; // as if it had been drawn
-    std::string name;
-    if (model.hasText) {
-      BRAID_ASSIGN(name, names.add(likely.token));
-    }
-    Json bytes = Json::array();
-    for (char c : name)
-      bytes.push_back(static_cast<unsigned char>(c));
-    Json json = {{"token", nameOf(name)}, {"logprob", likely.logProbability}, {"bytes", bytes}};
-    if (request.returnsTokens)
-      json["token_id"] = likely.token;
-    return json;
-  };
-  BRAID_ASSIGN(Json json, named(token.drawn));
+  BRAID_ASSIGN(Json json, named(choice, token.drawn));
   json["top_logprobs"] = Json::array();
   for (const LikelyToken &likely : token.likeliest) {
-    BRAID_ASSIGN(Json one, named(likely));
+    BRAID_ASSIGN(Json one, named(choice, likely));
     json["top_logprobs"].push_back(std::move(one));
   }
   return json;
+}
+
+// The first token follows nothing: nobody says how likely it is.
+Status ApiAnswer::addPrompt(Choice &choice, std::span<const TokenScore> scores) {
+  choice.hasPrompt = true;
+  const std::vector<int32_t> &prompt = prompts[static_cast<size_t>(&choice - choices.data()) / request.count];
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    AskedText::Token token{{prompt[i], i == 0 ? 0 : scores[i - 1].logProbability}, {}};
+    if (i > 0 && request.likeliest > 0)
+      token.likeliest.push_back({scores[i - 1].likeliest, scores[i - 1].likeliestLogProbability});
+    BRAID_ASSIGN(Json likely, likelihood(choice, token));
+    if (i == 0)
+      likely["logprob"] = likely["top_logprobs"] = nullptr;
+    choice.likely.push_back(std::move(likely));
+    if (model.hasText)
+      BRAID_TRY(choice.names.add(prompt[i]).status());
+  }
+  return Status::success();
 }
 
 Status ApiAnswer::add(Choice &choice, const AskedText::Token &token) {
@@ -88,6 +112,11 @@ Status ApiAnswer::add(Choice &choice, const AskedText::Token &token) {
 Status ApiAnswer::collect(Choice &choice, Milliseconds patience, AskedText::For what) {
   AskedText::News news = choice.asked->next(patience, what);
   choice.reused = news.reusedTokens;
+  // Scores come by themselves; of a prompt of one token there are none.
+  bool isRead = !news.scores.empty() || !news.tokens.empty() || news.end == AskedText::End::token ||
+                news.end == AskedText::End::length;
+  if (request.scoresPrompt() && isRead && !choice.hasPrompt)
+    BRAID_TRY(addPrompt(choice, news.scores));
   for (const AskedText::Token &token : news.tokens) {
     BRAID_TRY(add(choice, token));
     if (choice.finish) // what was drawn meanwhile is nobody's
@@ -128,12 +157,13 @@ Json ApiAnswer::likelihoods(Choice &choice) {
   for (const Json &one : all) {
     names.push_back(one["token"]);
     numbers.push_back(one["logprob"]);
-    Json top = Json::object();
+    Json top = one["top_logprobs"].is_null() ? Json() : Json::object();
     for (const Json &likely : one["top_logprobs"])
       top.emplace(likely["token"].get<std::string>(), Json(likely["logprob"])); // of equal names the likeliest
     likeliest.push_back(std::move(top));
-    offsets.push_back(choice.shownBytes);
-    choice.shownBytes += one["bytes"].size();
+    offsets.push_back(choice.shownCharacters);
+    choice.shownCharacters += static_cast<size_t>(
+        std::ranges::count_if(one["bytes"], [](const Json &byte) { return (byte.get<int>() & 0xC0) != 0x80; }));
   }
   return {{"tokens", names}, {"token_logprobs", numbers}, {"top_logprobs", likeliest}, {"text_offset", offsets}};
 }
@@ -234,17 +264,8 @@ Status Api::checkName(std::string_view name) const {
 }
 
 // What echo shows of a prompt.
-Expected<std::string> Api::textOf(const Json &prompt, std::span<const int32_t> tokens) const {
-  if (prompt.is_string())
-    return prompt.get<std::string>();
-  ContinuationText text(model.tokenizer);
-  BRAID_TRY(text.begin({}));
-  std::string all;
-  for (int32_t token : tokens) {
-    BRAID_ASSIGN(std::string added, text.add(token));
-    all += added;
-  }
-  return all;
+Expected<std::string> Api::echoOf(const Json &prompt, std::span<const int32_t> tokens) const {
+  return prompt.is_string() ? Expected<std::string>(prompt.get<std::string>()) : textOf(tokens, /*special=*/true);
 }
 
 Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
@@ -265,21 +286,21 @@ Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
   draws.topK = request.topK.value_or(draws.topK);
   uint64_t seed = request.seed ? *request.seed : randomNumber();
   for (const Json &prompt : request.prompts) {
-    BRAID_ASSIGN(std::vector<int32_t> tokens, model.tokensOf(prompt));
+    BRAID_ASSIGN(std::vector<int32_t> tokens, model.tokensOf(prompt, /*addsSpecial=*/true));
     int64_t left = model.contextLength - static_cast<int64_t>(tokens.size()) + 1; // the last one is not read
     TextRequest asks;
     int64_t most = request.isChat ? std::clamp<int64_t>(left, 1, model.maxTokens) : 16; // OpenAI's
-    asks.text = {tokens, request.maxTokens.value_or(most), draws};
+    asks.text = {tokens, request.maxTokens.value_or(most), draws, request.scoresPrompt()};
     if (!request.ignoresEnds)
       asks.ends = request.isChat ? model.chatEnds : model.textEnds;
     asks.likeliest = request.likeliest;
     ContinuationText continuation(model.tokenizer), names(model.tokenizer, /*special=*/true);
     BRAID_TRY(continuation.begin(tokens));
     if (request.likeliest >= 0)
-      BRAID_TRY(names.begin(tokens));
+      BRAID_TRY(names.begin(request.scoresPrompt() ? std::span<const int32_t>() : tokens));
     std::string echoed;
     if (request.echoes && model.hasText) {
-      BRAID_ASSIGN(echoed, textOf(prompt, tokens));
+      BRAID_ASSIGN(echoed, echoOf(prompt, tokens));
     }
     for (size_t i = 0; i < request.count; ++i) {
       asks.text.sampler.seed = seed + answer->choices.size();
@@ -305,6 +326,69 @@ Expected<std::string> Api::modelNamed(std::string_view name) const {
   return dump(described());
 }
 
+// ---- Tokens ---------------------------------------------------------------------------------------------------------
+
+Expected<std::string> Api::tokenize(std::string_view body) const {
+  BRAID_ASSIGN(TokenizeRequest request, readTokenize(body));
+  if (request.model)
+    BRAID_TRY(checkName(*request.model));
+  BRAID_ASSIGN(std::vector<int32_t> tokens, model.tokensOf(request.prompt, request.addsSpecial));
+  Json json = {{"count", tokens.size()}, {"tokens", tokens}, {"token_strs", nullptr}};
+  if (model.contextLength < INT32_MAX)
+    json["max_model_len"] = model.contextLength;
+  return dump(json);
+}
+
+// `special`: also of tokens of the format.
+Expected<std::string> Api::textOf(std::span<const int32_t> tokens, bool special) const {
+  ContinuationText text(model.tokenizer, special);
+  BRAID_TRY(text.begin({}));
+  std::string all;
+  for (int32_t token : tokens) {
+    BRAID_ASSIGN(std::string added, text.add(token));
+    all += added;
+  }
+  return all;
+}
+
+Expected<std::string> Api::detokenize(std::string_view body) const {
+  BRAID_ASSIGN(DetokenizeRequest request, readDetokenize(body));
+  if (request.model)
+    BRAID_TRY(checkName(*request.model));
+  if (!model.hasText)
+    return Status::error("tokens: the model's tokens have no text");
+  int64_t vocabulary = model.textVocabulary();
+  for (size_t i = 0; i < request.tokens.size(); ++i)
+    if (request.tokens[i] < 0 || request.tokens[i] >= vocabulary)
+      return Status::error("tokens: number {} is {}; valid: 0 to {}", i, request.tokens[i], vocabulary - 1);
+  std::vector<int32_t> tokens(request.tokens.begin(), request.tokens.end());
+  BRAID_ASSIGN(std::string text, textOf(tokens, /*special=*/true));
+  return dump({{"prompt", text}});
+}
+
+// As tokenizer_config.json names them, those that are known here.
+Expected<std::string> Api::tokenizerInfo() const {
+  if (!model.hasText)
+    return Status::error(ErrorCode::notFound, "the model's tokens have no text");
+  auto nameOf = [&](std::initializer_list<std::span<const int32_t>> from) -> Expected<Json> {
+    for (std::span<const int32_t> tokens : from)
+      if (!tokens.empty()) {
+        BRAID_ASSIGN(std::string text, textOf(tokens.first(1), /*special=*/true));
+        return Json(text);
+      }
+    return Json();
+  };
+  Json json = {{"tokenizer_class", model.tokenizer ? "tokenizer" : "bytes"}};
+  BRAID_ASSIGN(json["eos_token"], nameOf({model.textEnds, model.chatEnds}));
+  BRAID_ASSIGN(json["bos_token"],
+               nameOf({model.tokenizer ? std::span(model.tokenizer->prefix()) : std::span<const int32_t>()}));
+  json["pad_token"] = nullptr;
+  json["vocab_size"] = model.textVocabulary();
+  if (model.contextLength < INT32_MAX)
+    json["model_max_length"] = model.contextLength;
+  return dump(json);
+}
+
 std::string Api::metrics() const {
   TextService::Counts counts = service.counts();
   std::string text;
@@ -318,6 +402,7 @@ std::string Api::metrics() const {
   add("prompt_tokens_reused_total", "counter", "Tokens of prompts that a sequence had read before.",
       counts.tokens.reusedTokens);
   add("states_kept", "gauge", "States from which prompts can go on.", counts.tokens.states);
+  add("states_bytes", "gauge", "Memory of these states.", counts.tokens.stateBytes);
   add("generated_tokens_total", "counter", "Tokens that were drawn.", counts.tokens.drawnTokens);
   add("prompt_seconds_total", "counter", "Time of rounds that read of prompts.", counts.tokens.promptSeconds);
   add("decode_seconds_total", "counter", "Time of all other rounds.", counts.tokens.decodeSeconds);

@@ -13,6 +13,8 @@ struct ApiModel {
   bool hasText = true; // tokens are bytes or have a tokenizer; otherwise they are numbers
   std::shared_ptr<const Tokenizer> tokenizer; // null: bytes
   SamplerOptions draws{.temperature = 1}; // where the request does not say
+  // Tokens from here on have no text, where others have.
+  int64_t textVocabulary() const { return tokenizer ? tokenizer->vocabulary() : 256; }
   int64_t maxTokens = 4096; // of a chat's answer, where the request does not say
   int64_t contextLength = INT32_MAX;
   std::vector<int32_t> textEnds, chatEnds; // what is behind one of these is not the text's
@@ -21,8 +23,8 @@ struct ApiModel {
     constexpr size_t least = size_t(1) << 20, most = size_t(64) << 20, perToken = 256;
     return std::min(least + perToken * static_cast<size_t>(contextLength), most);
   }
-  // The tokens of a prompt (ApiRequest::prompts). From any thread.
-  std::function<Expected<std::vector<int32_t>>(const nlohmann::ordered_json &prompt)> tokensOf;
+  // The tokens of a prompt (ApiRequest::prompts), of a text with what is put around one or without. From any thread.
+  std::function<Expected<std::vector<int32_t>>(const nlohmann::ordered_json &prompt, bool addsSpecial)> tokensOf;
 };
 
 // A request that is being answered. Whoever drops it does not want what is left.
@@ -46,13 +48,15 @@ private:
     std::string text = {}; // whole, or what was not sent yet
     std::vector<int32_t> tokens = {}; // likewise
     Json likely = Json::array(); // likewise
-    size_t drawn = 0, reused = 0, shownBytes = 0;
+    size_t drawn = 0, reused = 0, shownCharacters = 0;
     const char *finish = nullptr; // why it ended
-    bool isSent = false, isFirst = true;
+    bool isSent = false, isFirst = true, hasPrompt = false; // `hasPrompt`: its log-probabilities
   };
   ApiAnswer(ApiRequest request, const ApiModel &model) : request(std::move(request)), model(model) {}
   Status collect(Choice &choice, std::chrono::milliseconds patience, AskedText::For what);
   Status add(Choice &choice, const AskedText::Token &token);
+  Status addPrompt(Choice &choice, std::span<const TokenScore> scores);
+  Expected<Json> named(const Choice &choice, const LikelyToken &token);
   Expected<Json> likelihood(const Choice &choice, const AskedText::Token &token);
   Json envelope(const char *object) const;
   Json choiceOf(size_t index, bool isPart);
@@ -77,6 +81,10 @@ public:
   }
   std::string models() const;
   Expected<std::string> modelNamed(std::string_view name) const;
+  // What turns texts into tokens and back, in the form in which vLLM has it: lm-evaluation-harness asks for that.
+  Expected<std::string> tokenize(std::string_view body) const;
+  Expected<std::string> detokenize(std::string_view body) const;
+  Expected<std::string> tokenizerInfo() const;
   size_t mostBodyBytes() const { return model.mostBodyBytes(); }
   std::string metrics() const; // in Prometheus's text format
   // The body and HTTP status that say what is wrong.
@@ -88,7 +96,8 @@ private:
 
   nlohmann::ordered_json described() const;
   Status checkName(std::string_view name) const;
-  Expected<std::string> textOf(const nlohmann::ordered_json &prompt, std::span<const int32_t> tokens) const;
+  Expected<std::string> echoOf(const nlohmann::ordered_json &prompt, std::span<const int32_t> tokens) const;
+  Expected<std::string> textOf(std::span<const int32_t> tokens, bool special) const;
 
   ApiModel model;
   TextService &service;

@@ -247,7 +247,7 @@ Expected<ApiRequest> readCompletion(std::string_view body) {
   ApiRequest request;
   readPrompts(members, request);
   readCommon(members, request);
-  request.maxTokens = members.integer("max_tokens", 1, INT32_MAX);
+  request.maxTokens = members.integer("max_tokens", 0, INT32_MAX);
   members.read("echo", request.echoes);
   if (auto likeliest = members.integer("logprobs", 0, ApiRequest::mostLikeliest))
     request.likeliest = *likeliest;
@@ -256,11 +256,60 @@ Expected<ApiRequest> readCompletion(std::string_view body) {
     members.fail("best_of", *best, fmt::format("{}, which is n", request.count));
   members.nothing("suffix", [](const Json &value) { return value == ""; }, "null, the only one there is");
   BRAID_TRY(members.finish());
-  if (request.echoes && request.likeliest >= 0)
-    return Status::error("logprobs: of the prompt, which echo asks for, there are none; valid: one of both");
+  if (request.scoresPrompt() && request.likeliest > 1)
+    return Status::error(
+        "logprobs: of a prompt's tokens, which echo asks for, there is the likeliest beside them, and {} "
+        "are asked for; valid: 0 and 1",
+        request.likeliest);
+  if (request.maxTokens == 0 && !request.scoresPrompt())
+    return Status::error("max_tokens: is 0, which is for echo with logprobs; valid: 1 and more");
   if (size_t texts = request.prompts.size() * request.count; texts > ApiRequest::mostTexts)
     return Status::error("{} of {} each are {}; valid: at most {}", counted(request.prompts.size(), "prompt"),
                          counted(request.count, "text"), texts, ApiRequest::mostTexts);
+  return request;
+}
+
+Expected<TokenizeRequest> readTokenize(std::string_view body) {
+  BRAID_ASSIGN(Json json, parseBody(body));
+  Members members(std::move(json));
+  TokenizeRequest request;
+  members.string("model", request.model);
+  if (members.find("messages")) {
+    ApiRequest chat;
+    BRAID_TRY(readChat(members, chat));
+    request.prompt = std::move(chat.prompts.front());
+    members.nothing(
+        "add_generation_prompt", [](const Json &value) { return value == true; }, "true, the only one there is");
+  } else {
+    std::optional<std::string> text;
+    members.string("prompt", text);
+    if (!text && members.status.ok())
+      members.status = Status::error("prompt: is missing; valid: a text, or messages");
+    request.prompt = text.value_or("");
+    members.read("add_special_tokens", request.addsSpecial);
+  }
+  members.nothing(
+      "return_token_strs", [](const Json &value) { return value == false; }, "false, the only one there is");
+  BRAID_TRY(members.finish());
+  return request;
+}
+
+Expected<DetokenizeRequest> readDetokenize(std::string_view body) {
+  BRAID_ASSIGN(Json json, parseBody(body));
+  Members members(std::move(json));
+  DetokenizeRequest request;
+  members.string("model", request.model);
+  const Json *tokens = members.find("tokens");
+  if (tokens && !tokens->is_array())
+    members.fail("tokens", *tokens, "token numbers");
+  for (size_t i = 0; tokens && tokens->is_array() && i < tokens->size(); ++i)
+    if (const Json &token = (*tokens)[i]; token.is_number_integer())
+      request.tokens.push_back(token.get<int64_t>());
+    else
+      members.fail(fmt::format("tokens: number {}", i).c_str(), token, "token numbers");
+  if (!tokens && members.status.ok())
+    members.status = Status::error("tokens: is missing; valid: token numbers");
+  BRAID_TRY(members.finish());
   return request;
 }
 

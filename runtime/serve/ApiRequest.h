@@ -30,6 +30,8 @@ struct ApiRequest {
   bool echoes = false; // a text begins with its prompt
   bool ignoresEnds = false; // tokens that end a text do not
   bool returnsTokens = false; // numbers beside the text
+  // Log-probabilities of the prompt's tokens, too.
+  bool scoresPrompt() const { return echoes && likeliest >= 0; }
 
   static constexpr size_t mostTexts = 128, mostStops = 16, mostStopBytes = 1024;
   static constexpr int64_t mostLikeliest = 20;
@@ -37,5 +39,19 @@ struct ApiRequest {
 
 Expected<ApiRequest> readCompletion(std::string_view body);
 Expected<ApiRequest> readChatCompletion(std::string_view body);
+
+// The bodies of POST /tokenize and /detokenize, in the form in which vLLM has them.
+struct TokenizeRequest {
+  std::optional<std::string> model;
+  nlohmann::ordered_json prompt; // as one of ApiRequest's
+  bool addsSpecial = true; // what is put around a text
+};
+struct DetokenizeRequest {
+  std::optional<std::string> model;
+  std::vector<int64_t> tokens;
+};
+
+Expected<TokenizeRequest> readTokenize(std::string_view body);
+Expected<DetokenizeRequest> readDetokenize(std::string_view body);
 
 } // namespace braid::runtime

@@ -101,20 +101,40 @@ void HttpServer::start(Api &api, size_t connections) {
     return httplib::Server::HandlerResponse::Handled;
   });
   server.new_task_queue = [connections] { return new httplib::ThreadPool(connections); };
-  server.Post("/v1/completions", [&](const Request &request, Response &response) {
-    send(request, response, api.completion(request.body));
+  // Bodies are JSON, whatever their type says: the library takes no more than 8192 bytes of what curl calls a form.
+  auto post = [&server](const char *path, auto &&answer) {
+    server.Post(path, [answer](const Request &request, Response &response, const httplib::ContentReader &read) {
+      std::string body;
+      auto add = [&](const char *data, size_t size) {
+        body.append(data, size);
+        return true;
+      };
+      if (read(add))
+        answer(request, response, body);
+    });
+  };
+  post("/v1/completions", [&](const Request &request, Response &response, const std::string &body) {
+    send(request, response, api.completion(body));
   });
-  server.Post("/v1/chat/completions", [&](const Request &request, Response &response) {
-    send(request, response, api.chatCompletion(request.body));
+  post("/v1/chat/completions", [&](const Request &request, Response &response, const std::string &body) {
+    send(request, response, api.chatCompletion(body));
   });
   server.Get("/v1/models",
              [&](const Request &, Response &response) { response.set_content(api.models(), "application/json"); });
-  server.Get("/v1/models/(.+)", [&](const Request &request, Response &response) {
-    if (Expected<std::string> model = api.modelNamed(request.matches[1].str()))
-      response.set_content(*model, "application/json");
-    else
-      fail(response, model.status());
+  auto reply = [](Response &response, const Expected<std::string> &body) {
+    body ? response.set_content(*body, "application/json") : fail(response, body.status());
+  };
+  server.Get("/v1/models/(.+)", [&, reply](const Request &request, Response &response) {
+    reply(response, api.modelNamed(request.matches[1].str()));
   });
+  post("/tokenize", [&, reply](const Request &, Response &response, const std::string &body) {
+    reply(response, api.tokenize(body));
+  });
+  post("/detokenize", [&, reply](const Request &, Response &response, const std::string &body) {
+    reply(response, api.detokenize(body));
+  });
+  server.Get("/tokenizer_info",
+             [&, reply](const Request &, Response &response) { reply(response, api.tokenizerInfo()); });
   server.Get("/metrics", [&](const Request &, Response &response) {
     response.set_content(api.metrics(), "text/plain; version=0.0.4");
   });
@@ -128,8 +148,8 @@ void HttpServer::start(Api &api, size_t connections) {
         Status::error("the request was refused with status {}: it is no HTTP, or too long", response.status);
     if (response.status == 404)
       status = Status::error(ErrorCode::notFound,
-                             "{} {}: there is no such place; valid: POST /v1/completions, /v1/chat/completions, GET "
-                             "/v1/models, /health, /metrics",
+                             "{} {}: there is no such place; valid: POST /v1/completions, /v1/chat/completions, "
+                             "/tokenize, /detokenize, GET /v1/models, /tokenizer_info, /health, /metrics",
                              escaped(request.method), escaped(request.path));
     else if (response.status == 413)
       status = Status::error("the body is longer than {} bytes, which is enough for the context", api.mostBodyBytes());

@@ -1,6 +1,7 @@
 // Api over HTTP/1.1, by cpp-httplib. Neither TLS nor keys: those are a proxy's.
 //
-//   POST /v1/completions, /v1/chat/completions    GET /v1/models, /v1/models/NAME, /health, /metrics
+//   POST /v1/completions, /v1/chat/completions, /tokenize, /detokenize
+//   GET /v1/models, /v1/models/NAME, /tokenizer_info, /health, /metrics
 //
 // Each connection has a thread. A body is no longer than a prompt of the whole context needs, and not packed: whoever
 // unpacks it does not count.

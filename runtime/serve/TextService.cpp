@@ -20,6 +20,7 @@ AskedText::News AskedText::next(std::chrono::milliseconds patience, For what) {
   changed.wait_for(lock, patience,
                    [&] { return (what == For::tokens && !news.tokens.empty()) || news.end != End::none; });
   News now = news;
+  news.scores.clear();
   news.tokens.clear();
   return now;
 }
@@ -33,6 +34,11 @@ void AskedText::add(Token token) {
   }
   if (isAwaited)
     changed.notify_one();
+}
+
+void AskedText::add(std::span<const TokenScore> scores) {
+  std::lock_guard lock(mutex);
+  news.scores.assign(scores.begin(), scores.end());
 }
 
 void AskedText::finish(End end, Status status) {
@@ -57,11 +63,14 @@ TextService::TextService(Rank &rank, Generator &generator, const Options &option
                                                                             .stateBytes = options.stateBytes,
                                                                             .choices = options.choices}) {
   this->options.choices = std::min(options.choices, generator.vocabulary());
+  batch.onRead([this](uint64_t id, std::span<const TokenScore> scores) { read(id, scores); });
 }
 
 Expected<std::shared_ptr<AskedText>> TextService::ask(TextRequest request) {
   BRAID_TRY(checkPrompt(generator, request.text.prompt, request.text.maxTokens));
-  if (request.text.maxTokens < 1)
+  if (request.text.scoresPrompt)
+    BRAID_TRY(generator.checkScores());
+  if (request.text.maxTokens < (request.text.scoresPrompt ? 0 : 1))
     return Status::error("the number of tokens to generate is {}; valid: 1 and more", request.text.maxTokens);
   BRAID_TRY(Sampler::create(request.text.sampler, generator.vocabulary(), options.choices).status());
   auto text = std::make_shared<AskedText>();
@@ -134,7 +143,7 @@ TextService::Round TextService::nextRound() {
 static Json toJson(const TextRequest &request) {
   const SamplerOptions &sampler = request.text.sampler;
   return {request.text.prompt, request.text.maxTokens, request.ends, sampler.temperature,
-          sampler.topK,        sampler.topP,           sampler.seed};
+          sampler.topK,        sampler.topP,           sampler.seed, request.text.scoresPrompt};
 }
 
 static TextRequest requestOf(const Json &json) {
@@ -147,6 +156,7 @@ static TextRequest requestOf(const Json &json) {
   json.at(4).get_to(sampler.topK);
   json.at(5).get_to(sampler.topP);
   json.at(6).get_to(sampler.seed);
+  json.at(7).get_to(request.text.scoresPrompt);
   return request;
 }
 
@@ -219,6 +229,24 @@ static AskedText::Token withLikeliest(int32_t token, std::span<const float> logi
   return result;
 }
 
+void TextService::read(uint64_t id, std::span<const TokenScore> scores) {
+  Asked &asked = running.at(id);
+  const TextRequest &request = asked.request;
+  auto bad = std::ranges::find_if(scores, [](const TokenScore &s) { return std::isnan(s.logProbability); });
+  if (bad != scores.end()) {
+    batch.end(id);
+    end(id, AskedText::End::failed,
+        Status::error(
+            "the log-probability of token {} of the prompt is not a number: the model's logits are not finite",
+            bad - scores.begin() + 1));
+    return;
+  }
+  if (asked.text && request.text.scoresPrompt)
+    asked.text->add(scores);
+  if (request.text.maxTokens == 0)
+    end(id, AskedText::End::length);
+}
+
 AfterToken TextService::take(uint64_t id, const Expected<int32_t> &token, std::span<const float> logits) {
   Asked &asked = running.at(id);
   if (!token) {
@@ -228,7 +256,7 @@ AfterToken TextService::take(uint64_t id, const Expected<int32_t> &token, std::s
   const TextRequest &request = asked.request;
   if (asked.text)
     asked.text->add(request.likeliest < 0 ? AskedText::Token{{*token, 0}, {}}
-                                          : withLikeliest(*token, logits.first(options.choices), request.likeliest));
+                                          : withLikeliest(*token, logits, request.likeliest));
   bool ends = std::ranges::find(request.ends, *token) != request.ends.end();
   if (ends || ++asked.drawn == request.text.maxTokens) {
     end(id, ends ? AskedText::End::token : AskedText::End::length);

@@ -17,13 +17,13 @@
 namespace braid::runtime {
 
 struct TextRequest {
-  Continuations::Text text;
+  Continuations::Text text; // which scores its prompt, or draws a token at least
   std::vector<int32_t> ends; // a text ends behind one of these
   // Log-probabilities: of the drawn token and of so many of the likeliest; -1: of none.
   int64_t likeliest = -1;
 };
 
-// ln softmax of a token's logit, among the tokens that may be drawn, at temperature 1.
+// ln softmax of a token's logit at temperature 1, among all of the model's, also those that are never drawn.
 struct LikelyToken {
   int32_t token;
   float logProbability;
@@ -39,6 +39,7 @@ public:
     std::vector<LikelyToken> likeliest; // the likeliest first
   };
   struct News {
+    std::vector<TokenScore> scores; // of the prompt, where they are wanted: all at once, before the first token
     std::vector<Token> tokens; // since the last
     End end = End::none; // nothing follows
     Status status = Status::success(); // why it failed
@@ -54,6 +55,7 @@ public:
 private:
   friend class TextService;
   void add(Token token);
+  void add(std::span<const TokenScore> scores);
   void finish(End end, Status status = Status::success());
   void reuses(size_t tokens);
 
@@ -109,6 +111,7 @@ private:
   Round nextRound();
   Expected<Round> agreed();
   void begin(uint64_t id, Asked asked);
+  void read(uint64_t id, std::span<const TokenScore> scores);
   AfterToken take(uint64_t id, const Expected<int32_t> &token, std::span<const float> logits);
   void end(uint64_t id, AskedText::End end, Status status = Status::success());
 

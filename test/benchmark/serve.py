@@ -8,7 +8,8 @@ First texts are compared: those of the server are those of generate. Then, in tu
   serve      as many clients as sequences, each asks for its next text when it has one; texts whole, and as streams
   one        one client
 and the time until the first token, with what was read before and without (--no-prefix-reuse), of a chat whose history grows, and of the third question behind
-a system message.
+a system message; and that of questions of which each of four answers is scored (echo with logprobs, as lm-evaluation-harness asks), behind examples that all
+questions share: first their numbers are compared.
 Medians and spread; the load is that of clients on the same cores.
 """
 import argparse
@@ -26,6 +27,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SEQUENCES, CONTEXT, TEXTS, PROMPT, TOKENS = 8, 8192, 64, 100, 128
 HISTORIES = (500, 2000, 7000)
+QUESTIONS, ANSWERS = 6, 4
 
 
 class Server:
@@ -47,6 +49,18 @@ class Server:
             choice = json.loads(body)["choices"][0]
             return (choice["text"] if isinstance(prompt, str) else choice["token_ids"]), first
         return "".join(json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in body.split("\n\n")[:-2]), first
+
+    def scores(self, prompts):
+        """The log-probabilities of prompts' tokens, SEQUENCES clients at a time."""
+        def score(prompt):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port)
+            connection.request("POST", "/v1/completions", json.dumps({"prompt": prompt, "max_tokens": 1, "temperature": 0, "logprobs": 1, "echo": True}))
+            numbers = json.loads(connection.getresponse().read())["choices"][0]["logprobs"]["token_logprobs"]
+            connection.close()
+            return numbers[1:-1]
+
+        with concurrent.futures.ThreadPoolExecutor(SEQUENCES) as pool:
+            return list(pool.map(score, prompts))
 
     def texts(self, prompts, clients, stream):
         with concurrent.futures.ThreadPoolExecutor(clients) as pool:
@@ -128,6 +142,23 @@ def main():
                         if question.startswith(b"But"):
                             add(f"{name} {length}", first)
 
+        def questions(length, number):
+            """Prompts of tokens: examples, a question of 80, an answer of 10."""
+            part = lambda first, count: list((text * 9)[first : first + count].encode())
+            return [part(number, length) + part(1000 + 101 * q, 80) + part(4000 + 37 * (ANSWERS * q + a), 10) for q in range(QUESTIONS) for a in range(ANSWERS)]
+
+        for number in range(arguments.rounds):
+            for length in HISTORIES:
+                asked = questions(length, 7 * number)
+                made = []
+                for name, which in (("scored", server), ("scored read", again)):
+                    begin = time.perf_counter()
+                    made.append(which.scores(asked))
+                    add(f"{name} {length}", (time.perf_counter() - begin) / len(asked))
+                worst = max(abs(a - b) for one, other in zip(*made) for a, b in zip(one, other))
+                if worst > 1e-3:
+                    sys.exit(f"scores differ by {worst}")
+
         def median(name):
             return statistics.median(times[name])
 
@@ -138,8 +169,9 @@ def main():
             first = f"{1e3 * median(name + ' first'):.1f}" if name + " first" in times else ""
             spread = (max(times[name]) - min(times[name])) / median(name)
             say(f"| {name} | {TEXTS * TOKENS / median(name):.0f} | {median('generate') / median(name):.2f} | {first} | {100 * spread:.0f} % |")
-        for what, known, read in (("history", "goes on", "read again"), ("system message, third question", "third", "third read")):
-            say(f"\n| {what}, tokens | first token, ms | all read, ms | times as fast |")
+        for what, how, known, read in (("history", "first token", "goes on", "read again"), ("system message, third question", "first token", "third", "third read"),
+                                       ("examples before scored answers", "an answer", "scored", "scored read")):
+            say(f"\n| {what}, tokens | {how}, ms | all read, ms | times as fast |")
             say("|---|---|---|---|")
             for length in HISTORIES:
                 on, all_read = median(f"{known} {length}"), median(f"{read} {length}")

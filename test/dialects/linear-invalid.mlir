@@ -366,6 +366,22 @@ func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8x
 
 // -----
 
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8xi32>, %c: tensor<2xi32>) {
+  // expected-error @+1 {{coordinate}}
+  %0:4 = braid.linear_scores %x, %w, %labels, %c : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>, tensor<2xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>)
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x16xf32>, %w: tensor<16x50xf32>, %labels: tensor<2x8xi32>, %c: tensor<1xi32>) {
+  // expected-error @+1 {{word must hold i32 but holds 'f32'}}
+  %0:4 = braid.linear_scores %x, %w, %labels, %c : (tensor<2x8x16xf32>, tensor<16x50xf32>, tensor<2x8xi32>, tensor<1xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>)
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<8x24xf32>, %weight: tensor<24x4xf32>, %documents: tensor<2x8xi32>, %tail: tensor<2x3x24xf32>) {
   // expected-error @+1 {{x has rank 2 but must have 3 to 4}}
   %0:2 = braid.short_conv %x, %weight, %documents, %tail : (tensor<8x24xf32>, tensor<24x4xf32>, tensor<2x8xi32>, tensor<2x3x24xf32>) -> (tensor<2x8x24xf32>, tensor<2x3x24xf32>)

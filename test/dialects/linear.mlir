@@ -64,6 +64,8 @@ func.func @loss(%logits: tensor<2x8x50xbf16>, %labels: !d, %x: !x, %head: tensor
   %lse3, %target = braid.linear_loss_part %x, %head, %labels, %c {transposed} : (!x, tensor<50x16xf32>, !d, tensor<1xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
   // CHECK: braid.linear_loss_part_grad %arg2, %arg3, %arg1, %arg4, %{{.*}}, %{{.*}} {transposed} : (tensor<2x8x16xf32>, tensor<50x16xf32>, tensor<2x8xi32>, tensor<1xi32>, tensor<2x8xf32>, tensor<1xf32>) -> (tensor<2x8x16xf32>, tensor<50x16xf32>)
   %dx3, %dhead3 = braid.linear_loss_part_grad %x, %head, %labels, %c, %lse3, %sum2 {transposed} : (!x, tensor<50x16xf32>, !d, tensor<1xi32>, tensor<2x8xf32>, !one) -> (!x, tensor<50x16xf32>)
+  // CHECK: braid.linear_scores %arg2, %arg3, %arg1, %arg4 {softcap = 3.000000e+01 : f64, transposed} : (tensor<2x8x16xf32>, tensor<50x16xf32>, tensor<2x8xi32>, tensor<1xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>)
+  %score:4 = braid.linear_scores %x, %head, %labels, %c {transposed, softcap = 30.0 : f64} : (!x, tensor<50x16xf32>, !d, tensor<1xi32>) -> (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, !d)
   // CHECK: braid.sum %arg2 : (tensor<2x8x16xf32>) -> tensor<1xf32>
   %s = braid.sum %x : (!x) -> !one
   // CHECK: braid.sum_grad %{{.*}} : (tensor<1xf32>) -> tensor<2x8x16xf32>

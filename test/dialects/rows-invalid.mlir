@@ -641,6 +641,31 @@ func.func @f(%x: tensor<2x8xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<2x8x3xf32>) {
+  // expected-error @+1 {{result has rank 3 but must have 2}}
+  %0 = braid.greatest %x : (tensor<2x8x3xf32>) -> tensor<2x8x3xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{x defined here}}
+func.func @f(%x: tensor<2x8x3xf32>, %words: tensor<2x8x4xi32>) {
+  // expected-error @+1 {{shape mismatch: words is 2x8x4 but x is 2x8x3}}
+  %0 = braid.greatest_word %x, %words : (tensor<2x8x3xf32>, tensor<2x8x4xi32>) -> tensor<2x8xi32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x8x3xf32>, %words: tensor<2x8x3xi32>) {
+  // expected-error @+1 {{result must hold i32 but holds 'f32'}}
+  %0 = braid.greatest_word %x, %words : (tensor<2x8x3xf32>, tensor<2x8x3xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
 // expected-note @+1 {{target defined here}}
 func.func @f(%lse: tensor<2x8xf32>, %target: tensor<2x7xf32>, %labels: tensor<2x8xi32>) {
   // expected-error @+1 {{shape mismatch: lse is 2x8 but target is 2x7}}

@@ -89,11 +89,15 @@ func.func @norms(%x: !x, %w: !w, %half: tensor<2x8x16xbf16>) {
 
 // The loss of tokens whose words are in several places.
 // CHECK-LABEL: func.func @loss(
-func.func @loss(%parts: tensor<2x8x3xf32>, %target: tensor<2x8xf32>, %labels: tensor<2x8xi32>) {
+func.func @loss(%parts: tensor<2x8x3xf32>, %target: tensor<2x8xf32>, %labels: tensor<2x8xi32>, %words: tensor<2x8x3xi32>) {
   // CHECK: braid.log_sum_exp %arg0 : (tensor<2x8x3xf32>) -> tensor<2x8xf32>
   %0 = braid.log_sum_exp %parts : (tensor<2x8x3xf32>) -> tensor<2x8xf32>
   // CHECK: braid.token_loss %{{.*}}, %arg1, %arg2 : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
   %1 = braid.token_loss %0, %target, %labels : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
+  // CHECK: braid.greatest %arg0 : (tensor<2x8x3xf32>) -> tensor<2x8xf32>
+  %2 = braid.greatest %parts : (tensor<2x8x3xf32>) -> tensor<2x8xf32>
+  // CHECK: braid.greatest_word %arg0, %arg3 : (tensor<2x8x3xf32>, tensor<2x8x3xi32>) -> tensor<2x8xi32>
+  %3 = braid.greatest_word %parts, %words : (tensor<2x8x3xf32>, tensor<2x8x3xi32>) -> tensor<2x8xi32>
   return
 }
 

@@ -246,12 +246,16 @@ Status execute(const std::vector<std::byte> &file, const std::string &text, int 
     }));
   }
   report.doing = "generate";
-  BRAID_ASSIGN(auto generated, Program::parse(file, "changed.braid", generates));
+  BRAID_ASSIGN(auto generated, Program::parse(file, "changed.braid", serves));
   if (checkGenerates(*generated).ok() && generated->mesh().worldSize() == 1)
     BRAID_TRY(runRanks(generated, options, [&](Rank &rank) -> Status {
       BRAID_ASSIGN(Generator generator, Generator::bind(rank.session()));
       std::vector<int32_t> prompt(static_cast<size_t>(std::clamp<int64_t>(generator.contextLength() - 3, 1, 40)), 1);
       BRAID_TRY(checkPrompt(generator, prompt, 3));
+      if (Generator::Piece piece{0, prompt, prompt}; generator.checkScores().ok()) {
+        BRAID_TRY(generator.feed(std::span(&piece, 1)));
+        generator.reset();
+      }
       return generate(generator, std::vector(3, prompt), 3, {}, generator.vocabulary(),
                       [](size_t, int32_t) { return AfterToken::goOn; })
           .status();

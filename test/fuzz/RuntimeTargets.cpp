@@ -142,12 +142,15 @@ void chatTemplate(std::span<const uint8_t> bytes) {
     std::abort();
 }
 
-// The body of a request for a text, and for the answer of a chat.
+// The body of a request for a text, for the answer of a chat, for tokens and for what they stand for.
 void request(std::span<const uint8_t> bytes) {
   std::string_view body(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   for (auto *read : {&readCompletion, &readChatCompletion})
     if (auto asked = (*read)(body); asked && (asked->prompts.empty() || asked->count < 1))
       std::abort();
+  if (auto asked = readTokenize(body); asked && !asked->prompt.is_string() && !asked->prompt.is_object())
+    std::abort();
+  (void)readDetokenize(body);
 }
 
 // A regular expression, and behind the first newline the text in which it is looked for.

@@ -348,6 +348,45 @@ def add_loss_parts(program, rng, dtype):
             program.check(f, arrays, references, limits(dtype, gradients)(references), f"{f.name} {label}", floor)
 
 
+def add_scores(program, rng, dtype):
+    """What the words of one part say of a token, with the likeliest of them, and of two parts joined. Of whole numbers many are the greatest: the lowest word counts."""
+    B, T, M, V, parts = (2, 21, 16, 96, 2) if dtype == "bf16" else (2, 70, 12, 670, 2)
+    wide = "f32" if dtype == "bf16" else dtype
+    size, tokens, ids = V // parts, Type((B, T), wide), Type((B, T), "i32")
+    for transposed, cap in ((False, {}), (True, {}), (False, {"softcap": 2.5})):
+        f = program.function(f"linear_scores_{'t_' if transposed else ''}{'capped_' if cap else ''}{dtype}", dtype)
+        x, labels = f.input("x", (B, T, M)), f.input("labels", (B, T), "i32")
+        ws = [f.input(f"w{i}", (size, M) if transposed else (M, size)) for i in range(parts)]
+        places = [f.input(f"coordinate{i}", (1,), "i32") for i in range(parts)]
+        said = [f.op("braid.linear_scores", [x, w, labels, c], [tokens, tokens, tokens, ids], transposed=transposed, **cap)
+                for w, c in zip(ws, places)]
+        joined = lambda which, dtype: f.op("braid.concat", [f.op("braid.reshape", [part[which]], Type((B, T, 1), dtype)) for part in said],
+                                           Type((B, T, parts), dtype), dim=2)
+        greatest = joined(2, wide)
+        for name, value in {"lse": said[1][0], "target": said[1][1], "greatest1": said[1][2], "word1": said[1][3],
+                            "greatest": f.rows("greatest", [greatest], tokens),
+                            "word": f.rows("greatest_word", [greatest, joined(3, "i32")], ids)}.items():
+            f.output(name, value)
+        small = lambda shape: rng.integers(-1, 2, shape).astype(float)
+        large = lambda shape: rng.standard_normal(shape) * (1 if cap else 4)  # what is far beyond a bound is equal
+        for label, draw in (("", rng.standard_normal), ("large logits", large), ("whole numbers", small), ("equal logits", np.zeros)):
+            a, *bs = rounded([draw((B, T, M)), *(draw(w.type.shape) for w in ws)], dtype)
+            labels_of = rng.integers(-V // 4, V, (B, T))
+            logits = a @ np.concatenate([b.T if transposed else b for b in bs], 1)
+            logits = 2.5 * np.tanh(logits / 2.5) if cap else logits
+            second = logits[..., size:]
+            top = second.max(-1)
+            here = labels_of >= size
+            references = {"lse": top + np.log(np.exp(second - top[..., None]).sum(-1)),
+                          "target": np.where(here, np.take_along_axis(second, np.where(here, labels_of - size, 0)[..., None], 2)[..., 0], 0),
+                          "greatest1": top, "word1": size + second.argmax(-1).astype(np.int32),
+                          "greatest": logits.max(-1), "word": logits.argmax(-1).astype(np.int32)}
+            arrays = {"x": a, "labels": labels_of} | {f"w{i}": b for i, b in enumerate(bs)}
+            arrays |= {f"coordinate{i}": np.array([i], np.int32) for i in range(parts)}
+            bounds = limits(dtype)(references) | {"word": 1e-30, "word1": 1e-30}
+            program.check(f, arrays, references, bounds, f"{f.name} {label}", {"target": np.linalg.norm(logits)})
+
+
 def add_views(program, rng):
     f = program.function("documents")
     cu = f.input("cu_seqlens", (2, 4), "i32")
@@ -409,6 +448,7 @@ def main(which=""):
         add_linear_loss(program, rng, dtype)
         add_loss_parts(program, rng, dtype)
     for dtype in ("f32", "f64", "bf16"):
+        add_scores(program, np.random.default_rng(7), dtype)
         add_head_linear(program, np.random.default_rng(6), dtype)
     add_linear(program, rng, "bf16")
     add_conv(program, rng, "bf16")

@@ -127,6 +127,31 @@ class CompiledModel:
         out = self.call(entry, inputs, ["logits", *self.caches])
         return out.pop("logits")[0], out
 
+    def scored(self, stacked, tokens, lengths):
+        """What score_32 says of tokens that follow each other, in calls of so many: got and want {losses, likeliest_losses}, likeliest.
+
+        got["chosen_losses"]: the reference's own of the tokens that are called likeliest, which of equal ones may be others than its own.
+        """
+        rows = sum(lengths)
+        reference = self.reference(stacked).loss(tokens[None], np.full((1, len(tokens)), -1), one_document(1, len(tokens)))
+        logits = np.asarray(reference.logits[0][:rows], np.float64)
+        top = logits.max(-1, keepdims=True)
+        losses = top + np.log(np.exp(logits - top).sum(-1, keepdims=True)) - logits
+        caches, position = {}, 0
+        got = {name: [] for name in ("losses", "likeliest_losses", "likeliest")}
+        for n in lengths:
+            chunk, labels = np.zeros((1, 32), np.int32), np.full((1, 32), -1, np.int32)
+            chunk[0, :n], labels[0, :n] = tokens[position : position + n], tokens[position + 1 : position + n + 1]
+            inputs = dict(stacked) | caches | {"tokens": chunk, "labels": labels, "cu_seqlens": np.array([[-position, n]], np.int32)}
+            out = self.call("score_32", inputs, [*got, *self.caches])
+            for name, parts in got.items():
+                parts.append(out.pop(name)[0, :n])
+            caches, position = out, position + n
+        got = {name: np.concatenate(parts) for name, parts in got.items()}
+        at = lambda words: np.take_along_axis(losses, np.asarray(words, int)[:, None], 1)[:, 0]
+        want = {"losses": at(tokens[1 : rows + 1]), "likeliest_losses": losses.min(-1), "chosen_losses": losses.min(-1)}
+        return {"losses": got["losses"], "likeliest_losses": got["likeliest_losses"], "chosen_losses": at(got["likeliest"])}, want
+
     def decoded(self, stacked, tokens, prefills, end):
         """Logits after prefills of these lengths and then after each token up to position `end`, and those of the whole forward.
 
@@ -185,14 +210,16 @@ def check_reference(report, model, weights, batch, documents, limit=None, others
 
 
 def check_decoding(report, model, weights, rng, prefills=((1,), (7,), (30,)), steps=6, limit=None):
-    """After a prefill of any length, or several, every step gives the logits of the full forward."""
+    """After a prefill of any length, or several, every step gives the logits of the full forward, and so do scores of what is read."""
+    bound = limit or (1e-9 if model.dtype == "f64" else 1e-4)
     ends = [sum(p) + steps for p in prefills]
     tokens = rng.integers(0, model.description["vocab_size"], max(ends))
     for lengths, end in zip(prefills, ends):
         label = " + ".join(map(str, lengths))
         got, want = model.decoded(weights, tokens, lengths, end)
-        bound = limit or (1e-9 if model.dtype == "f64" else 1e-4)
         report.compare(f"decode to {end} after prefill {label}", {"logits": got}, {"logits": want}, bound)
         greedy = np.argmax(got, -1)
         same = np.array_equal(greedy, np.argmax(want, -1))
         report.line(same, f"greedy choices after prefill {label}", f"{greedy.tolist()}")
+    got, want = model.scored(weights, rng.integers(0, model.description["vocab_size"], 45), (5, 32, 7))
+    report.compare("scores of 5 + 32 + 7 tokens", got, want, bound)

@@ -222,7 +222,7 @@ def everything(stub):
         check(words("cpu") == words("gpu", **stub), "a CPU's checkpoint continues a prompt with the same bytes")
         (folder / "prompts.jsonl").write_text('"the quick brown fox"\n"a"\n"and another one that is longer than thirty-two bytes"\n"b c"\n')
         def served(**environment):
-            """Texts over HTTP of which the second goes on from a state that was kept, and what each had read before it was asked for."""
+            """Texts over HTTP of which the second goes on from a state that was kept, and what each had read before it was asked for; scores of a prompt."""
             command = [str(c) for c in ("braid-run", "serve", folder / "rows.braid", "--checkpoint", folder / "cpu", "--port=0")]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as server:
                 try:
@@ -232,10 +232,13 @@ def everything(stub):
                         connection.request("POST", "/v1/completions", json.dumps({"prompt": "the quick brown fox jumps over the lazy dog", "max_tokens": 4, "temperature": 0}))
                         answer = json.loads(connection.getresponse().read())
                         answers.append((answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]))
+                    scored = {"prompt": "the quick brown fox jumps over the lazy dog and goes", "max_tokens": 0, "echo": True, "logprobs": 1}
+                    connection.request("POST", "/v1/completions", json.dumps(scored))
+                    scores = json.loads(connection.getresponse().read())["choices"][0]["logprobs"]
                     connection.close()
                 finally:
                     server.terminate()
-            return answers
+            return answers, scores
 
         texts, answers = [], []
         for target, environment in ([], {}), (["--target=cuda", "--arch=sm_90a,emulated"], stub):
@@ -245,8 +248,12 @@ def everything(stub):
             answers.append(served(**environment))
         alone = words("cpu").startswith("the quick brown fox" + json.loads(texts[0].split("\n")[0])["text"].split("\ufffd")[0])
         check(texts[0] == texts[1] and texts[0].count("\n") == 4 and alone, "four prompts, three at a time, are continued with the same bytes")
+        answers, scores = zip(*answers)
         (first, none), (again, kept) = answers[1]
         check(answers[0][0] == answers[1][0] and first == again and none == 0 and kept >= 32, f"a GPU serves what the CPU does, also from a state of {kept} tokens: {answers}")
+        off = max(abs(a - b) for a, b in zip(*(each["token_logprobs"][1:] for each in scores)))
+        likeliest = [[list(top) for top in each["top_logprobs"][1:]] for each in scores]
+        check(off < 1e-4 and len(likeliest[0]) == 51 and likeliest[0] == likeliest[1], f"a prompt's log-probabilities are the CPU's within {off:.1e}")
         evaluated = [must("braid-run", "eval", folder / f"{name}.braid", "--checkpoint", folder / "gpu", "--data", folder / "text.txt", **environment)
                      for name, environment in (("cpu", {}), ("gpu", stub))]
         losses = [float(re.search(r"(\d+\.\d+) nats", text).group(1)) for text in evaluated]

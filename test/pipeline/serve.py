@@ -1,6 +1,7 @@
 """braid-run serve over HTTP: texts against those of braid-run generate, errors, clients that leave, and its end.
 
-  serve.py WORK [--mesh=M] [--start=COMMAND]    (--start: what starts the ranks, as "mpirun -n 2"; otherwise they are threads)
+  serve.py WORK [--mesh=M] [--start=COMMAND] [--scores]    (--start: what starts the ranks, as "mpirun -n 2"; otherwise they are threads.
+                                                            --scores: only log-probabilities of prompts)
 
 Compiles and trains a model of a linear layer, attention and experts, whose texts are words of a tokenizer with a chat template. Prints a line for each
 thing that holds.
@@ -10,12 +11,14 @@ import atexit
 import concurrent.futures
 import http.client
 import json
+import math
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -125,6 +128,71 @@ def check_texts(server):
     print("texts: stops, log-probabilities")
 
 
+def check_scores(server):
+    """A text scores what it was drawn with, many at once; and what else is asked about tokens."""
+    def drawn(i):
+        prompt = [(7 * i + j * j) % 480 for j in range(1 + 9 * i)]
+        answer = server.text("/v1/completions", prompt=prompt, max_tokens=45, temperature=i % 2, seed=i, logprobs=1, return_token_ids=True, ignore_eos=True)[1]
+        choice = answer["choices"][0]
+        return prompt, choice["token_ids"], choice["logprobs"]
+
+    def score(tokens, count, **more):
+        answer = server.text("/v1/completions", prompt=tokens, max_tokens=count, temperature=0, logprobs=1, echo=True, return_token_ids=True, **more)[1]
+        return answer, answer["choices"][0]["logprobs"]
+
+    def difference(scored, likely):
+        count = len(likely["tokens"])
+        assert scored["tokens"][-count:] == likely["tokens"] and scored["text_offset"][0] == 0, (scored, likely)
+        tops = list(zip(scored["top_logprobs"][-count:], likely["top_logprobs"]))
+        assert all(top.keys() == other.keys() for top, other in tops), tops
+        numbers = [abs(a - b) for a, b in zip(scored["token_logprobs"][-count:], likely["token_logprobs"])]
+        return max(numbers + [abs(a - b) for top, other in tops for a, b in zip(top.values(), other.values())])
+
+    def both(i):
+        prompt, tokens, likely = drawn(i)
+        answer, scored = score(prompt + tokens, 0)
+        assert answer["usage"]["completion_tokens"] == 0 and answer["choices"][0]["finish_reason"] == "length"
+        assert scored["token_logprobs"][0] is None and scored["top_logprobs"][0] is None and len(scored["tokens"]) == len(prompt) + 45
+        return difference(scored, likely)
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        worst = max(pool.map(both, range(17)))
+    assert worst < 1e-4, worst
+    # A token is drawn behind a prompt that is scored as behind one that is not; of one token there is nothing to say.
+    prompt, tokens, likely = drawn(4)
+    answer, scored = score(prompt + tokens[:-1], 1)
+    assert answer["choices"][0]["token_ids"] == tokens[-1:] and difference(scored, likely) < 1e-4
+    assert score(prompt[:1], 0)[1]["token_logprobs"] == [None] and len(score(prompt[:1], 1)[1]["tokens"]) == 2
+    text, parts = server.text("/v1/completions", prompt="the quick fox", max_tokens=3, temperature=0, logprobs=0, echo=True, stream=True)
+    shown = [name for part in parts if part["logprobs"] for name in part["logprobs"]["tokens"]]
+    assert text.startswith("the quick fox") and "".join(shown) == text, (text, shown)
+    several = server.text("/v1/completions", prompt=[PROMPTS[0], PROMPTS[2]], max_tokens=0, n=2, logprobs=1, echo=True)[1]["choices"]
+    assert [choice["text"] for choice in several] == [PROMPTS[0]] * 2 + [PROMPTS[2]] * 2 and several[0]["logprobs"] == several[1]["logprobs"]
+    # Scores that come while others of the same request are waited for.
+    for i in range(40):
+        prompts = [[(j * i) % 480 for j in range(1 + 40 * k % 90)] + [k] for k in range(32)]
+        choices = server.text("/v1/completions", prompt=prompts, max_tokens=i % 2, logprobs=1, echo=True)[1]["choices"]
+        for prompt, choice in zip(prompts, choices):
+            numbers = choice["logprobs"]["token_logprobs"]
+            assert len(numbers) == len(prompt) + i % 2 and [number is None for number in numbers] == [True] + [False] * (len(numbers) - 1), numbers
+    print("scores: those that texts were drawn with")
+
+    def asked(path, **body):
+        status, _, answer = server.ask("POST", path, body)
+        assert status == 200, answer
+        return json.loads(answer)
+
+    tokens = asked("/tokenize", prompt="the quick fox", add_special_tokens=False)
+    assert tokens["count"] == len(tokens["tokens"]) and tokens["max_model_len"] == CONTEXT and asked("/detokenize", tokens=tokens["tokens"]) == {"prompt": "the quick fox"}
+    chat = asked("/tokenize", messages=[{"role": "user", "content": "the fox"}])["tokens"]
+    assert "the fox" in asked("/detokenize", tokens=chat)["prompt"] and len(chat) > 4
+    status, _, info = server.ask("GET", "/tokenizer_info")
+    assert status == 200 and json.loads(info).keys() >= {"eos_token", "bos_token", "vocab_size"}, info
+    offsets = asked("/v1/completions", prompt="the \u20ac fox", max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]["text_offset"]
+    assert offsets[0] == 0 and offsets[-1] < len("the \u20ac fox"), offsets
+    print("tokens: to and fro")
+
+
 def check_chats(server):
     messages = [{"role": "user", "content": "the fox"}]
     wanted = generated([messages], 20)[0]
@@ -176,7 +244,15 @@ def check_errors(server):
     fails(400, "token 1 is 512, but the vocabulary has 0 to 511", "POST", "/v1/completions", {"prompt": [1, 512]})
     fails(400, "token 0 is 18446744073709551615", "POST", "/v1/completions", '{"prompt": [18446744073709551615]}')
     fails(400, "messages is 5; valid: a list", "POST", "/v1/chat/completions", {"messages": 5})
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl says of what it sends
+    assert server.ask("POST", "/tokenize", {"prompt": "a" * 20000}, form)[0] == 200
     fails(413, "the body is longer than 1114112 bytes", "POST", "/v1/completions", b" " * 1114113)
+    fails(400, "logprobs: of a prompt's tokens, which echo asks for, there is the likeliest beside them, and 2 are asked for; valid: 0 and 1", "POST", "/v1/completions", {"prompt": "a", "echo": True, "logprobs": 2})
+    fails(400, "max_tokens: is 0, which is for echo with logprobs; valid: 1 and more", "POST", "/v1/completions", {"prompt": "a", "echo": True, "max_tokens": 0})
+    fails(400, "prompt: is missing", "POST", "/tokenize", {})
+    fails(400, "tokens: number 1 is -1; valid: 0 to ", "POST", "/detokenize", {"tokens": [1, -1]})
+    fails(400, "tokens: number 1: is 1.5; valid: token numbers", "POST", "/detokenize", {"tokens": [1, 1.5]})
+    fails(400, "tokens: is 5; valid: token numbers", "POST", "/detokenize", {"tokens": 5})
     fails(404, "model: there is no 'x'", "GET", "/v1/models/x")
     fails(400, "messages is empty", "POST", "/v1/chat/completions", {"messages": []})
     fails(400, "temprature: is not known here", "POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "temprature": 1})
@@ -229,9 +305,11 @@ parser = argparse.ArgumentParser()
 parser.add_argument("work")
 parser.add_argument("--mesh", default="")
 parser.add_argument("--start", default="")
+parser.add_argument("--scores", action="store_true")
 arguments = parser.parse_args()
 START = arguments.start.split()
-RANKS = ["--ranks=2"] if arguments.mesh and not START else []
+WORLD = math.prod(int(size) for axis, size in (part.split("=") for part in arguments.mesh.split(",") if part) if axis in ("dp", "sp", "tp"))
+RANKS = [f"--ranks={WORLD}"] if WORLD > 1 and not START else []
 os.chdir(arguments.work)
 with open("m.json", "w", encoding="utf-8") as file:
     json.dump(MODEL, file)
@@ -246,6 +324,10 @@ run("braid-compile", "m.json", "-o", "P1.braid", *flags)
 run("braid-run", "train", "P1.braid", "--data", "text.txt", "--tokenizer", "T", "--steps=3", "--checkpoint-dir", "C", "--lr=0.01")
 run("braid-compile", "m.json", "-o", "P.braid", *flags, *([f"--mesh={arguments.mesh}"] if arguments.mesh else []))
 served = Server()
+check_scores(served)
+if arguments.scores:
+    served.stop()
+    sys.exit()
 check_texts(served)
 check_chats(served)
 check_reuse(served)

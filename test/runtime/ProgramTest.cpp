@@ -149,6 +149,8 @@ const Case cases[] = {
     {"tensor 'layers.{}.w': layer 2 is negative or listed twice", [](Sample &p) { p.tensors[0]->layers = {2, 2}; }},
     {"tensor 'layers.{}.w': shard of dimension 2 of 2", [](Sample &p) { p.tensors[0]->shards[0]->dim = 2; }},
     {"tensor 'layers.{}.w': the mesh has no axis 'pp'", [](Sample &p) { p.tensors[0]->shards[0]->axis = "pp"; }},
+    {"tensor 'x': shape [64] has no rows for positions, which its slot says",
+     [](Sample &p) { p.tensors[1]->role = schema::Role::cache, p.tensors[1]->slot = "positions"; }},
     {"moment slot 'third' is none of first, second, low, master", [](Sample &p) { p.tensors[2]->slot = "third"; }},
     {"the master of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "master"; }},
     {"but the low of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "low"; }},

@@ -67,6 +67,7 @@ void withRank(int64_t sequences, const std::function<void(Rank &, Generator &)> 
               std::vector<std::pair<std::string, std::string>> metadata = {}, uint32_t dp = 1) {
   BigramOptions options;
   options.sequences = sequences;
+  options.positions = 100;
   options.metadata = std::move(metadata);
   options.dp = dp;
   onRanks(parseProgram(bigramProgram(options)), [&](Rank &rank) -> Status {
@@ -188,8 +189,11 @@ TEST(Continuations, PromptsGoOnFromStatesThatWereKept) {
   };
   Tokens system = someTokens(50), question = someTokens(13, 100), other = someTokens(9, 200), third = {7, 7, 7};
   withRank(2, [&](Rank &, Generator &generator) {
-    size_t bytes = generator.stateBytes();
-    ASSERT_GT(bytes, 0u);
+    // A hash and a length, and the tokens that were read, up to 100.
+    EXPECT_EQ(generator.stateBytes(1), 12u);
+    EXPECT_EQ(generator.stateBytes(48), 200u);
+    EXPECT_EQ(generator.stateBytes(101), 408u);
+    size_t bytes = generator.stateBytes(80);
     auto rounds = [&](size_t stateBytes) {
       Continuations batch(generator, {.readsBeside = true, .reuses = true, .stateBytes = stateBytes});
       std::vector<size_t> reused;
@@ -211,7 +215,8 @@ TEST(Continuations, PromptsGoOnFromStatesThatWereKept) {
       ask(joined({system, third})); // and now they were kept, up to a call's border
       ask(joined({system, question, third}));
       ask(joined({system, Tokens{1}}));
-      EXPECT_LE(batch.counts().states * bytes, stateBytes);
+      EXPECT_LE(batch.counts().stateBytes, stateBytes);
+      EXPECT_EQ(batch.counts().stateBytes > 0, batch.counts().states > 0);
       return reused;
     };
     // 63 tokens are calls of 8 and 4, and one of 4 that three fill: 60 are kept. The 50 end in a call that begins at 48.
@@ -232,10 +237,102 @@ TEST(Continuations, PromptsGoOnFromStatesThatWereKept) {
     }
     EXPECT_EQ(batch.counts().states, 3u);
     Generator::State state = *generator.save(0);
-    EXPECT_EQ(state.bytes.size(), bytes);
+    EXPECT_EQ(state.bytes.size(), generator.stateBytes(generator.length(0)));
     ASSERT_TRUE(generator.restore(1, state).ok());
     EXPECT_EQ(generator.length(1), generator.length(0));
   });
+}
+
+// What TextRequest's prompts score, by logits: a token at a time.
+std::vector<TokenScore> scoresOf(const Tokens &prompt) {
+  std::vector<TokenScore> scores;
+  withRank(1, [&](Rank &, Generator &generator) {
+    for (size_t i = 0; i + 1 < prompt.size(); ++i) {
+      std::span<const float> logits = *generator.feed(std::span(prompt).subspan(i, 1));
+      double sum = 0;
+      for (float logit : logits)
+        sum += std::exp(logit);
+      auto likeliest = std::ranges::max_element(logits);
+      auto nats = [&](float logit) { return static_cast<float>(logit - std::log(sum)); };
+      scores.push_back({nats(logits[static_cast<size_t>(prompt[i + 1])]),
+                        static_cast<int32_t>(likeliest - logits.begin()), nats(*likeliest)});
+    }
+  });
+  return scores;
+}
+
+void expectSame(std::span<const TokenScore> scores, std::span<const TokenScore> wanted, const std::string &what) {
+  ASSERT_EQ(scores.size(), wanted.size()) << what;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_NEAR(scores[i].logProbability, wanted[i].logProbability, 1e-5) << what << ", " << i;
+    EXPECT_EQ(scores[i].likeliest, wanted[i].likeliest) << what << ", " << i;
+    EXPECT_NEAR(scores[i].likeliestLogProbability, wanted[i].likeliestLogProbability, 1e-5) << what << ", " << i;
+  }
+}
+
+// Prompts that are scored beside texts that are not, some of which begin alike: what was read is not read again, and only
+// where its scores are known.
+TEST(Continuations, ScoresOfPrompts) {
+  Tokens shared = someTokens(70);
+  auto with = [&](size_t length, size_t from) {
+    Tokens tokens(shared.begin(), shared.begin() + static_cast<std::ptrdiff_t>(length));
+    Tokens more = someTokens(11, from);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    return tokens;
+  };
+  for (size_t stateBytes : {size_t(0), size_t(1) << 20})
+    withRank(3, [&](Rank &, Generator &generator) {
+      EXPECT_EQ(generator.callLength(29, true), 8u);
+      EXPECT_EQ(generator.callLength(7, true), 7u); // of 8
+      EXPECT_EQ(generator.callLength(6, true), 4u);
+      EXPECT_EQ(generator.callLength(2, true), 2u); // of 4
+      Continuations batch(generator, {.readsBeside = true, .reuses = true, .stateBytes = stateBytes});
+      std::map<uint64_t, std::vector<TokenScore>> scores;
+      std::map<uint64_t, Tokens> made;
+      batch.onRead([&](uint64_t id, std::span<const TokenScore> read) {
+        EXPECT_TRUE(made[id].empty());
+        EXPECT_TRUE(scores.emplace(id, std::vector(read.begin(), read.end())).second);
+      });
+      auto goOn = [&](uint64_t id, const Expected<int32_t> &token, std::span<const float>) {
+        made[id].push_back(*token);
+        return AfterToken::goOn;
+      };
+      auto finish = [&] {
+        while (!batch.empty())
+          EXPECT_TRUE(*batch.step(goOn));
+      };
+      SamplerOptions sampler{.temperature = 1, .seed = 9};
+      uint64_t id = 0;
+      auto check = [&](const Tokens &prompt, int64_t count, bool scored, std::optional<size_t> reused) {
+        Expected<size_t> known = batch.begin(++id, {prompt, count, sampler, scored});
+        ASSERT_TRUE(known) << known.message();
+        if (reused)
+          EXPECT_EQ(*known, *reused) << id << " with states of " << stateBytes;
+        finish();
+        expectSame(scores.at(id), scored ? scoresOf(prompt) : std::vector<TokenScore>(), std::to_string(id));
+        EXPECT_EQ(made[id], count ? alone(prompt, count, sampler) : Tokens()) << id;
+      };
+      bool keeps = stateBytes > 0;
+      check(with(70, 200), 3, false, 0); // nothing was scored
+      check(with(70, 201), 0, true, 0);
+      check(with(70, 201), 3, false, 80); // a sequence has read all but the last
+      check(with(70, 202), 2, true, keeps ? 64u : 0u);
+      check(with(65, 203), 0, true, keeps ? 64u : 0u);
+      check(with(64, 204), 0, true,
+            keeps ? std::optional<size_t>() : 0u); // token 64 is another: its score is not known
+      check({5}, 2, true, std::nullopt);
+      check({5}, 0, true, std::nullopt);
+      check({5, 6}, 0, true, std::nullopt);
+      // Side by side.
+      std::map<uint64_t, Tokens> prompts;
+      for (int i = 0; i < 3; ++i) {
+        prompts[++id] = with(static_cast<size_t>(20 * i + 3), static_cast<size_t>(i));
+        ASSERT_TRUE(batch.begin(id, {prompts[id], i, sampler, i != 1}));
+      }
+      finish();
+      for (auto &[one, prompt] : prompts)
+        expectSame(scores.at(one), one == id - 1 ? std::vector<TokenScore>() : scoresOf(prompt), std::to_string(one));
+    });
 }
 
 // ---- Service --------------------------------------------------------------------------------------------------------
@@ -434,8 +531,9 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
            {R"({"prompt": 3})", "prompt: is 3; valid: a text, token numbers, or a list of either"},
            {R"({"prompt": []})", "prompt: is an empty list; valid: "},
            {R"({"prompt": ["a", [1, "b"]]})", "prompt: is a list; valid: "},
-           {R"({"prompt": "a", "max_tokens": 0})", "max_tokens: is 0; valid: a whole number from 1 to 2147483647"},
-           {R"({"prompt": "a", "max_tokens": 1.5})", "max_tokens: is 1.5; valid: a whole number from 1 to"},
+           {R"({"prompt": "a", "max_tokens": 0})", "max_tokens: is 0, which is for echo with logprobs; valid: 1 and"},
+           {R"({"prompt": "a", "max_tokens": -1})", "max_tokens: is -1; valid: a whole number from 0 to 2147483647"},
+           {R"({"prompt": "a", "max_tokens": 1.5})", "max_tokens: is 1.5; valid: a whole number from 0 to"},
            {R"({"prompt": "a", "max_tokens": true})", "max_tokens: is true; valid: a whole number"},
            {R"({"prompt": "a", "temperature": -1})", "temperature: is -1; valid: a number from 0, up to 1000000"},
            {R"({"prompt": "a", "temperature": "1"})", "temperature: is \"1\"; valid: a number"},
@@ -450,7 +548,7 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
            {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "response_format: is an object; valid: "},
            {R"({"prompt": "a", "best_of": 3})", "best_of: is 3; valid: 1, which is n"},
            {R"({"prompt": "a", "logprobs": 21})", "logprobs: is 21; valid: a whole number from 0 to 20"},
-           {R"({"prompt": "a", "logprobs": 1, "echo": true})", "logprobs: of the prompt, which echo asks for, there"},
+           {R"({"prompt": "a", "logprobs": 2, "echo": true})", "logprobs: of a prompt's tokens, which echo asks for, "},
            {R"({"prompt": "a", "temprature": 1})", "temprature: is not known here; known are prompt, model, "},
        }) {
     auto read = readCompletion(body);
@@ -499,7 +597,7 @@ TEST(Api, AnswersWholeAndInParts) {
     TextService service(rank, generator, {.most = 5, .reuses = false});
     ApiModel model;
     model.name = "bigram";
-    model.tokensOf = [](const Json &prompt) -> Expected<Tokens> {
+    model.tokensOf = [](const Json &prompt, bool) -> Expected<Tokens> {
       if (prompt.is_object())
         return Status::error("there are no chats");
       return prompt.is_string() ? byteTokens(prompt.get<std::string>()) : prompt.get<Tokens>();
@@ -606,7 +704,7 @@ TEST(Api, DrawsAsTheMakersOfWeightsSay) {
     TextService service(rank, generator, {});
     ApiModel model;
     model.draws = {.temperature = 0};
-    model.tokensOf = [](const Json &prompt) -> Expected<Tokens> { return byteTokens(prompt.get<std::string>()); };
+    model.tokensOf = [](const Json &prompt, bool) -> Expected<Tokens> { return byteTokens(prompt.get<std::string>()); };
     Api api(model, service);
     std::thread asks([&] {
       auto tokens = [&](const char *more) {

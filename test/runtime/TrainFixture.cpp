@@ -62,7 +62,7 @@ private:
     program.arena("optimizer", 1 << 21);
     program.arena("gradients", 1 << 20);
     program.arena("io", 1 << 20);
-    program.arena("cache", 4096);
+    program.arena("cache", 8192);
     if (options.workspaceBytes)
       program.arena("workspace", options.workspaceBytes);
     declareTensors();
@@ -73,6 +73,8 @@ private:
       for (int64_t length : {4, 8})
         addAdvance("prefill_" + std::to_string(length), length);
       addAdvance("decode_" + std::to_string(options.sequences), 1);
+      for (int64_t length : {4, 8})
+        addScore(length);
       return;
     }
     for (size_t i = firstArena; i < program.arenas.size(); ++i)
@@ -115,8 +117,23 @@ private:
                               {"bias", K::pointer},
                               {"state", K::pointer},
                               {"logits", K::pointer},
+                              {"history", K::pointer},
                               {"count", K::i64},
-                              {"layers", K::i64}});
+                              {"layers", K::i64},
+                              {"positions", K::i64}});
+    kernel("bigram_score", {{"tokens", K::pointer},
+                            {"labels", K::pointer},
+                            {"cu_seqlens", K::pointer},
+                            {"weight", K::pointer},
+                            {"bias", K::pointer},
+                            {"state", K::pointer},
+                            {"losses", K::pointer},
+                            {"likeliest_losses", K::pointer},
+                            {"likeliest", K::pointer},
+                            {"history", K::pointer},
+                            {"count", K::i64},
+                            {"layers", K::i64},
+                            {"positions", K::i64}});
   }
 
   void kernel(const std::string &name, std::vector<std::pair<const char *, K>> params) {
@@ -171,6 +188,11 @@ private:
     if (options.pp > 1)
       dropped = place("dropped", T::f32, {V, V}, 2, R::gradient);
     state = place("cache.state", T::i32, rows({2}), 4, R::cache);
+    history = state;
+    if (options.positions > 0) {
+      history = place("cache.history", T::i32, rows({options.positions, 1}), 4, R::cache);
+      program.tensors[history.index]->slot = "positions";
+    }
   }
 
   static BufferPtr buf(const Ref &ref) { return buffer(ref.arena, ref.offset, ref.bytes); }
@@ -285,18 +307,36 @@ private:
     Ref tokens = place(name + "/tokens", T::i32, {options.sequences, length}, 3, R::input);
     Ref documents = place(name + "/cu_seqlens", T::i32, {options.sequences, 2}, 3, R::input);
     Ref logits = place(name + "/logits", T::f32, {options.sequences, V}, 3, R::output);
-    auto commands = list(command(launch(5, {static_cast<uint64_t>(options.sequences), 1, 1}, arg("tokens", buf(tokens)),
-                                        arg("cu_seqlens", buf(documents)), arg("weight", buf(weight)),
-                                        arg("bias", buf(bias)), arg("state", buf(state)), arg("logits", buf(logits)),
-                                        arg("count", length), arg("layers", layerCount()))));
+    auto commands =
+        list(command(launch(5, {static_cast<uint64_t>(options.sequences), 1, 1}, arg("tokens", buf(tokens)),
+                            arg("cu_seqlens", buf(documents)), arg("weight", buf(weight)), arg("bias", buf(bias)),
+                            arg("state", buf(state)), arg("logits", buf(logits)), arg("history", buf(history)),
+                            arg("count", length), arg("layers", layerCount()), arg("positions", options.positions))));
     finishEntry(name, std::move(commands), {tokens, documents}, {logits});
+  }
+
+  void addScore(int64_t length) {
+    std::string name = "score_" + std::to_string(length);
+    Ref tokens = place(name + "/tokens", T::i32, {options.sequences, length}, 3, R::input);
+    Ref labels = place(name + "/labels", T::i32, {options.sequences, length}, 3, R::input);
+    Ref documents = place(name + "/cu_seqlens", T::i32, {options.sequences, 2}, 3, R::input);
+    Ref losses = place(name + "/losses", T::f32, {options.sequences, length}, 3, R::output);
+    Ref likeliestLosses = place(name + "/likeliest_losses", T::f32, {options.sequences, length}, 3, R::output);
+    Ref likeliest = place(name + "/likeliest", T::i32, {options.sequences, length}, 3, R::output);
+    auto commands = list(command(launch(
+        6, {static_cast<uint64_t>(options.sequences), 1, 1}, arg("tokens", buf(tokens)), arg("labels", buf(labels)),
+        arg("cu_seqlens", buf(documents)), arg("weight", buf(weight)), arg("bias", buf(bias)), arg("state", buf(state)),
+        arg("losses", buf(losses)), arg("likeliest_losses", buf(likeliestLosses)), arg("likeliest", buf(likeliest)),
+        arg("history", buf(history)), arg("count", length), arg("layers", layerCount()),
+        arg("positions", options.positions))));
+    finishEntry(name, std::move(commands), {tokens, labels, documents}, {losses, likeliestLosses, likeliest});
   }
 
   const BigramOptions &options;
   TestProgram program;
   uint32_t stage = 0, firstArena = 0; // of the stage
   uint64_t used[5] = {};
-  Ref weight, bias, weightFirst, weightSecond, biasFirst, biasSecond, dweight, dbias, sums, state;
+  Ref weight, bias, weightFirst, weightSecond, biasFirst, biasSecond, dweight, dbias, sums, state, history;
   Ref dropped; // what comes at an end of a pair that only sends, and what goes at the other
 };
 

@@ -16,6 +16,7 @@ struct BigramOptions {
   int64_t batch = 2; // rows per rank
   int64_t seqLen = 16;
   int64_t sequences = 1; // that generation continues at a time
+  int64_t positions = 0; // of a second cache, which holds the tokens themselves; 0: there is none
   std::vector<int32_t> layers = {1, 4}; // of the stacked bias
   std::vector<std::pair<std::string, std::string>> metadata;
   std::vector<std::string> cpuFeatures;

@@ -142,7 +142,7 @@ struct Memory {
     if (name == "parameters" || name == "optimizer" || name == "gradients") {
       uint32_t world = program.mesh().worldSize(), sharers = world / size("pp");
       // Of what generates there are no stages, and none is without a layer.
-      bool mayCut = !runtime::generates(entry) && layers().size() > 1;
+      bool mayCut = !runtime::serves(entry) && layers().size() > 1;
       std::string larger = mayCut ? "pp" : "";
       if (size("ep") * size("etp") < sharers)
         larger += mayCut ? ", ep, etp or tp" : "ep, etp or tp";

@@ -219,13 +219,13 @@ private:
     }
     std::optional<int64_t> tokens, context;
     // A prompt is given whole, of the rows of a batch a rank along sp holds a part.
-    bool generates = entry.name.starts_with("prefill_") || entry.name.starts_with("decode_");
-    int64_t ranks = generates ? 1 : program.mesh().size("sp").value_or(1);
+    bool isPrompt = serves(entry.name);
+    int64_t ranks = isPrompt ? 1 : program.mesh().size("sp").value_or(1);
     for (uint32_t index : entry.inputs)
       if (const TensorInfo &other = program.tensors()[index];
           other.lastComponent() == "tokens" && other.shape.size() == 2)
         tokens = other.shape[1] * ranks;
-    if (generates) {
+    if (isPrompt) {
       BRAID_ASSIGN(std::optional<double> length, metadataNumber(program, "context_len"));
       if (length)
         context = static_cast<int64_t>(*length);

@@ -57,14 +57,14 @@ uint64_t mostBytes(const Stages &stages) {
   return std::ranges::max(stages | std::views::transform([](const auto &stage) { return totalBytes(*stage); }));
 }
 
-// What a command allocates of it: "train", "evaluate", "generate", where the program has entries for that.
+// What a command allocates of it: "train", "evaluate", "generate", "serve", where the program has entries for that.
 std::map<std::string, uint64_t> bytesTo(const Program &program) {
   struct Use {
     const char *what;
     EntryFilter keep;
   };
   std::map<std::string, uint64_t> table;
-  for (Use use : {Use{"train", trains}, Use{"evaluate", evaluates}, Use{"generate", generates}}) {
+  for (Use use : {Use{"train", trains}, Use{"evaluate", evaluates}, Use{"generate", generates}, Use{"serve", serves}}) {
     if (std::ranges::none_of(program.entries(), [use](const EntryInfo &entry) { return use.keep(entry.name); }))
       continue;
     std::vector<uint64_t> bytes = program.arenaBytes(use.keep);

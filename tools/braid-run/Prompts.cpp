@@ -160,10 +160,10 @@ Expected<Tokens> PromptReader::tokensOf(std::string_view text, std::string_view 
   return tokens;
 }
 
-Expected<Tokens> PromptReader::tokensOf(const Json &value, std::optional<std::string> &text) {
+Expected<Tokens> PromptReader::tokensOf(const Json &value, std::optional<std::string> &text, bool whole) {
   if (value.is_string()) {
     text = value.get<std::string>();
-    return tokensOf(*text, "[1, 2, 3]");
+    return tokensOf(*text, "[1, 2, 3]", whole);
   }
   if (value.is_object() || (value.is_array() && !value.empty() && value[0].is_object())) {
     BRAID_ASSIGN(text, textOf(value));

@@ -29,8 +29,8 @@ public:
 
   // `instead`: how tokens are given. `whole`: with what is put around a text.
   runtime::Expected<Tokens> tokensOf(std::string_view text, std::string_view instead, bool whole = true);
-  // Of "text", [1, 2, 3] or a chat; `text`: that of the first and last.
-  runtime::Expected<Tokens> tokensOf(const Json &value, std::optional<std::string> &text);
+  // Of "text", [1, 2, 3] or a chat; `text`: that of the first and last; `whole`: of the first.
+  runtime::Expected<Tokens> tokensOf(const Json &value, std::optional<std::string> &text, bool whole = true);
   // The text of a chat.
   runtime::Expected<std::string> textOf(const Json &value);
 

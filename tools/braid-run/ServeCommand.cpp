@@ -40,11 +40,11 @@ public:
 
   const PromptReader &one() const { return *free.front(); } // before there are requests
 
-  Expected<std::vector<int32_t>> tokensOf(const nlohmann::ordered_json &prompt) {
+  Expected<std::vector<int32_t>> tokensOf(const nlohmann::ordered_json &prompt, bool addsSpecial) {
     Borrowed borrowed(*this);
     borrowed.reader->now = std::time(nullptr);
     std::optional<std::string> text;
-    return borrowed.reader->tokensOf(prompt, text);
+    return borrowed.reader->tokensOf(prompt, text, addsSpecial);
   }
 
   Status templates; // why there is none
@@ -125,7 +125,7 @@ private:
 
 Status run(const Options &options) {
   BRAID_ASSIGN(RankOptions ranks, joinRanks(options.ranks));
-  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, generates));
+  BRAID_ASSIGN(std::shared_ptr<const Program> program, Program::load(options.program, serves));
   BRAID_TRY(checkGenerates(*program));
   warnIdleRankFlags(*program, options.ranks, ranks);
   BRAID_ASSIGN(Texts texts, textsOf(*program, options.tokenizer, options.checkpoint));
@@ -135,7 +135,9 @@ Status run(const Options &options) {
   if (!options.prompts.chatTemplate.empty() || options.prompts.kwargs)
     BRAID_TRY(readers.templates);
   BRAID_ASSIGN(ApiModel model, modelOf(options, *program, texts, readers.one(), ranks.speaks()));
-  model.tokensOf = [&](const nlohmann::ordered_json &prompt) { return readers.tokensOf(prompt); };
+  model.tokensOf = [&](const nlohmann::ordered_json &prompt, bool addsSpecial) {
+    return readers.tokensOf(prompt, addsSpecial);
+  };
   std::unique_ptr<HttpServer> server; // of the first rank
   if (ranks.speaks()) {
     BRAID_ASSIGN(server, HttpServer::listen(options.host, options.port));
@@ -149,7 +151,7 @@ Status run(const Options &options) {
     limits.stateBytes = static_cast<size_t>(options.stateMemory) << 20;
     limits.pulse = std::min(limits.pulse, ranks.timeout / 4);
     if (model.hasText) // what has no text is not drawn
-      limits.choices = texts.tokenizer ? static_cast<size_t>(texts.tokenizer->vocabulary()) : 256;
+      limits.choices = static_cast<size_t>(model.textVocabulary());
     if (size_t choices = std::min(limits.choices, generator.vocabulary());
         options.separator && model.textEnds[0] >= static_cast<int64_t>(choices))
       return Status::error("--separator={}: must be a token from 0 to {}", *options.separator, choices - 1);
