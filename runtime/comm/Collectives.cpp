@@ -4,6 +4,7 @@
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <tuple>
 
@@ -146,13 +147,16 @@ Expected<uint64_t> bytesToReceive(const BlockRows &expected, const BlockRows &se
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<uint64_t>(expected.rows), expected.rowBytes, &bytes))
     return Status::error(ErrorCode::overflow, "the number of bytes overflows");
-  if (bytes > blockBytes)
-    return Status::error(
-        ErrorCode::overflow,
-        "{} rows of {} bytes exceed the block of {} bytes, which has room for {}; valid: a program with "
-        "more room for rows of experts (a larger --expert-room, or none)",
-        expected.rows, expected.rowBytes, blockBytes, blockBytes / expected.rowBytes);
-  return bytes;
+  if (bytes <= blockBytes)
+    return bytes;
+  uint64_t room = blockBytes / expected.rowBytes;
+  // By hundredths, upwards.
+  double times =
+      std::ceil(100.0 * static_cast<double>(expected.rows) / static_cast<double>(std::max<uint64_t>(room, 1))) / 100;
+  return Status::error(ErrorCode::overflow,
+                       "{} rows of {} bytes exceed the block of {} bytes, which has room for {}; valid: a program with "
+                       "more room for rows of experts (an --expert-room {:.2f} times as large, or more, or none)",
+                       expected.rows, expected.rowBytes, blockBytes, room, times);
 }
 
 // ---- Sums in rank order ---------------------------------------------------------------------------------------------

@@ -281,7 +281,7 @@ TEST(Communicators, BadCountsAreNamed) {
       {3, 4, 64, "expects 4 rows of 4 bytes but 3 rows of 4 bytes come"},
       {3, 3, 8,
        "3 rows of 4 bytes exceed the block of 8 bytes, which has room for 2; valid: a program with more room for rows "
-       "of experts (a larger --expert-room, or none)"},
+       "of experts (an --expert-room 1.50 times as large, or more, or none)"},
       {-2, -2, 64, "expects -2 rows of 4 bytes but -2 rows of 4 bytes come"},
   };
   for (int ranks : communicatorBackend().worldSizes())
