@@ -28,8 +28,18 @@ template <typename Op> static Named ofUpdates(Op op, StringRef name, Value value
   return {name, value, hasUpdates(op.getK()) ? kUpdatesDim : -1};
 }
 
+/// MLIR itself lets operandSegmentSizes give several operands to one that is single or absent.
+template <typename Op> static LogicalResult verifySegments(Op op) {
+  if constexpr (requires { op.getProperties().operandSegmentSizes; })
+    for (int32_t size : op.getProperties().operandSegmentSizes)
+      if (size > 1)
+        return op.emitOpError() << "has " << size << " operands where one is; valid: an operandSegmentSizes of 0 or 1";
+  return success();
+}
+
 /// k, v and, where there are, q and d_o [B, T, H, ..], and the gates that the class takes.
 template <typename Op> static LogicalResult verifyTokens(Op op, Value q, bool takesUpdates = false) {
+  CHECK(verifySegments(op));
   LsmClass kind = op.getClassId();
   ScanTraits takes(kind);
   Value decay = op.getLogDecay(), beta = op.getBeta();

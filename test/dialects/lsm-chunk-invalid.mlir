@@ -638,3 +638,11 @@ func.func @f(%q: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %t: tensor<2x4x
   %0:2 = braid.lsm.output_walk H %q, %q, %v inverse(%t) initial_state(%s) chunks(%c) {chunk_size = 16 : i64, scale = 1.0 : f64} : (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x4x3x16x8xf32>, tensor<2x3x8x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x4xf32>, tensor<2x3x8x4xf32>)
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x40x3x8xf32>, %v: tensor<2x40x3x4xf32>, %m: tensor<2x4x3x8x4xf32>, %chunks: tensor<2x4x4xi32>) {
+  // expected-error @+1 {{has 2 operands where one is; valid: an operandSegmentSizes of 0 or 1}}
+  %0:3 = "braid.lsm.chunk_grad"(%q, %chunks, %q, %q, %v, %m, %m, %v, %chunks) <{chunk_size = 16 : i64, class_id = 0 : i32, operandSegmentSizes = array<i32: 2, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1, 1, 1>, scale = 5.0e-01 : f64}> : (tensor<2x40x3x8xf32>, tensor<2x4x4xi32>, tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x4x3x8x4xf32>, tensor<2x40x3x4xf32>, tensor<2x4x4xi32>) -> (tensor<2x40x3x8xf32>, tensor<2x40x3x8xf32>, tensor<2x40x3x4xf32>)
+  return
+}

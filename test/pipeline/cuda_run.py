@@ -81,7 +81,7 @@ def furthest(one, other):
 
 def library_calls(info):
     """Of all functions that a training keeps, which generate nothing: the third number behind their names."""
-    return sum(int(line.split()[3]) for line in info.splitlines() if re.match(r"  @(?!prefill_|decode_)\w+ +\d", line))
+    return sum(int(line.split()[3]) for line in info.splitlines() if re.match(r"  @(?!prefill_|score_|decode_)\w+ +\d", line))
 
 
 def steps_of(model, stub):
