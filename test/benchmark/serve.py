@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times braid-run serve against braid-run generate, and a chat that goes on against one that is read again.
 
-  test/benchmark/serve.py [--build-dir=build] [--model=test/benchmark/models/hybrid-256.json] [--rounds=5] [-o F.md]
+  test/benchmark/serve.py [--build-dir=build] [--model=test/benchmark/models/hybrid-256.json] [--rounds=5] [--scores] [-o F.md]    (--scores: only the last of these)
 
 First texts are compared: those of the server are those of generate. Then, in turn, `--rounds` times:
   generate   all prompts in one command, as many at a time as the program has sequences: what the same rounds give without HTTP
@@ -27,7 +27,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SEQUENCES, CONTEXT, TEXTS, PROMPT, TOKENS = 8, 8192, 64, 100, 128
 HISTORIES = (500, 2000, 7000)
-QUESTIONS, ANSWERS = 6, 4
+QUESTIONS, ANSWERS = 24, 4
 
 
 class Server:
@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--build-dir", default="build")
     parser.add_argument("--model", default="test/benchmark/models/hybrid-256.json")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--scores", action="store_true")
     parser.add_argument("-o", default="")
     arguments = parser.parse_args()
     run = os.path.join(ROOT, arguments.build_dir, "bin", "braid-run")
@@ -119,7 +120,7 @@ def main():
         def add(name, seconds):
             times.setdefault(name, []).append(seconds)
 
-        for number in range(arguments.rounds):
+        for number in range(0 if arguments.scores else arguments.rounds):
             add("generate", generate()[1])
             for name, clients, stream in (("serve", SEQUENCES, False), ("serve, streams", SEQUENCES, True), ("serve, twice as many clients", 2 * SEQUENCES, False)):
                 begin = time.perf_counter()
@@ -145,7 +146,7 @@ def main():
         def questions(length, number):
             """Prompts of tokens: examples, a question of 80, an answer of 10."""
             part = lambda first, count: list((text * 9)[first : first + count].encode())
-            return [part(number, length) + part(1000 + 101 * q, 80) + part(4000 + 37 * (ANSWERS * q + a), 10) for q in range(QUESTIONS) for a in range(ANSWERS)]
+            return [part(number, length) + part(1000 + 53 * q, 80) + part(4000 + 37 * (ANSWERS * q + a), 10) for q in range(QUESTIONS) for a in range(ANSWERS)]
 
         for number in range(arguments.rounds):
             for length in HISTORIES:
@@ -162,15 +163,18 @@ def main():
         def median(name):
             return statistics.median(times[name])
 
-        say(f"\n{TEXTS} texts of {PROMPT} + {TOKENS} tokens, {SEQUENCES} at a time\n")
-        say("| | tokens/s | of generate | first token, ms | spread |")
-        say("|---|---|---|---|---|")
-        for name in ("generate", "serve", "serve, streams", "serve, twice as many clients", "one client"):
+        if not arguments.scores:
+            say(f"\n{TEXTS} texts of {PROMPT} + {TOKENS} tokens, {SEQUENCES} at a time\n")
+            say("| | tokens/s | of generate | first token, ms | spread |")
+            say("|---|---|---|---|---|")
+        for name in () if arguments.scores else ("generate", "serve", "serve, streams", "serve, twice as many clients", "one client"):
             first = f"{1e3 * median(name + ' first'):.1f}" if name + " first" in times else ""
             spread = (max(times[name]) - min(times[name])) / median(name)
             say(f"| {name} | {TEXTS * TOKENS / median(name):.0f} | {median('generate') / median(name):.2f} | {first} | {100 * spread:.0f} % |")
         for what, how, known, read in (("history", "first token", "goes on", "read again"), ("system message, third question", "first token", "third", "third read"),
                                        ("examples before scored answers", "an answer", "scored", "scored read")):
+            if f"{known} {HISTORIES[0]}" not in times:
+                continue
             say(f"\n| {what}, tokens | {how}, ms | all read, ms | times as fast |")
             say("|---|---|---|---|")
             for length in HISTORIES:
