@@ -9,7 +9,7 @@ First texts are compared: those of the server are those of generate. Then, in tu
   one        one client
 and the time until the first token, with what was read before and without (--no-prefix-reuse), of a chat whose history grows, and of the third question behind
 a system message; and that of questions of which each of four answers is scored (echo with logprobs, as lm-evaluation-harness asks), behind examples that all
-questions share: first their numbers are compared.
+questions share: their numbers are compared.
 Medians and spread; the load is that of clients on the same cores.
 """
 import argparse
