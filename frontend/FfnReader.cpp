@@ -116,6 +116,7 @@ std::optional<FfnSpec> braid::readFfn(const Value &object, const std::string &pa
   if (*kind == "dense") {
     DenseSpec spec = readDense(r);
     r.boolean("token_shift", spec.tokenShift);
+    r.choice("output_gate", spec.outputGate, outputGates);
     spec.residual = readResidual(r, errors, model);
     spec.normPlacement = readPlacement(r, model);
     return spec;

@@ -553,18 +553,18 @@ std::optional<HuggingFaceModel> Translation::run() {
     if (family.latent)
       layersOfLatent(layers, mixing, layerPattern);
     else
-      family.hasMamba       ? layersOfMamba(layers, mixing, layerPattern)
-      : family.isFalcon     ? layersOfFalcon(mixing, layerPattern)
-      : family.hasSinks     ? layersOfGptOss(layers, mixing, layerPattern)
-      : family.isLfm        ? layersOfLfm(layers, mixing, layerPattern)
-      : family.isXlstm      ? layersOfXlstm(mixing, layerPattern)
-      : family.isGriffin    ? layersOfGriffin(layers, mixing, layerPattern)
-      : isRwkv()            ? layersOfRwkv(layers, mixing, layerPattern)
-      : family.isFla        ? layersOfFla(layers, mixing, layerPattern)
-      : family.isLara       ? layersOfLara(layers, mixing, layerPattern)
-      : family.isOlmoHybrid ? layersOfOlmoHybrid(layers, mixing, layerPattern)
-      : family.windowEvery  ? layersWithWindows(layers, mixing, layerPattern)
-                            : mixers(layers, mixing, layerPattern);
+      family.hasMamba          ? layersOfMamba(layers, mixing, layerPattern)
+      : family.isFalcon        ? layersOfFalcon(mixing, layerPattern)
+      : family.hasSinks        ? layersOfGptOss(layers, mixing, layerPattern)
+      : family.isLfm           ? layersOfLfm(layers, mixing, layerPattern)
+      : family.isXlstm         ? layersOfXlstm(mixing, layerPattern)
+      : family.isGriffin       ? layersOfGriffin(layers, mixing, layerPattern)
+      : isRwkv() && !isRwkv6() ? layersOfRwkv(layers, mixing, layerPattern)
+      : family.isFla           ? layersOfFla(layers, mixing, layerPattern)
+      : family.isLara          ? layersOfLara(layers, mixing, layerPattern)
+      : family.isOlmoHybrid    ? layersOfOlmoHybrid(layers, mixing, layerPattern)
+      : family.windowEvery     ? layersWithWindows(layers, mixing, layerPattern)
+                               : mixers(layers, mixing, layerPattern);
     if (family.isGranite && family.experts)
       ffns = graniteFeedForward(ffnPattern);
     else if (family.isFalcon)

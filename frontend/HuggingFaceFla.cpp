@@ -125,6 +125,8 @@ Value Translation::gateOfFla(bool usual) {
 }
 
 Value Translation::linearOfFla() {
+  if (isRwkv6())
+    return linearOfRwkv6();
   std::vector<Field> fields;
   auto add = [&](StringRef name, Value value) { fields.push_back({name.str(), std::move(value)}); };
   if (family.name == "gla" || family.name == "retnet") {

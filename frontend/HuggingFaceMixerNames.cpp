@@ -304,17 +304,59 @@ void WeightNames::linearOfFla(const Value &mixer) {
     of("lsm.norm.weight", "g_norm.weight");
 }
 
-/// Which token a mixture is with: taps, which the library has none of.
-void WeightNames::tokenShift(StringRef part) {
-  constant(("layers.{layer}." + part + ".shift_x.taps").str(), {numberValue(1.0), numberValue(0.0)});
+/// The token before is read by taps, which the library has none of.
+void WeightNames::tokenShift(StringRef of) {
+  constant(("layers.{layer}." + of + ".taps").str(), {numberValue(1.0), numberValue(0.0)});
+}
+
+/// Five mixtures of tokens: rows of one matrix lead to all of their features, columns of another back.
+void WeightNames::rwkv6(const Value &mixer) {
+  auto of = [&](StringRef ours, StringRef theirs, How how = {}) {
+    ofLayer(("lsm." + ours).str(), (attentionName + theirs).str(), how);
+  };
+  for (StringRef shifted : {"x", "k", "v", "decay"})
+    tokenShift(("lsm.shift_" + shifted).str());
+  int64_t rank = number(mixer, "mix_rank"), first = 0, row = 0;
+  if (rank < 1 || rank > INT32_MAX)
+    return; // the reader of descriptions says so
+  of("mu_x", "x_proj.0.mu");
+  for (StringRef name : {"q", "w", "k", "v", "g"}) {
+    of(("mu_" + name).str(), "x_bias", {.first = row, .last = row + 1});
+    of(("mix_" + name + "_a").str(), "x_proj.0.linear.weight",
+       {.transposed = true, .first = first, .last = first + rank});
+    of(("mix_" + name + "_b").str(), "x_proj.2.weight",
+       {.transposed = true, .column = first, .columnStep = 5 * rank, .columns = rank});
+    first += rank, ++row;
+  }
+  for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"g", "g"}})
+    of(("w" + name).str(), (theirs + "_proj.linear.weight").str(), {.transposed = true});
+  of("decay_a", "w_proj.linear.lora.0.weight", {.transposed = true});
+  of("decay_b", "w_proj.linear.lora.2.weight", {.transposed = true});
+  of("w0", "w_proj.linear.lora.2.bias");
+  of("u", "bonus");
+  of("wo", "o_proj.weight", {.transposed = true});
+  for (StringRef part : {"weight", "bias"})
+    of(("norm." + part).str(), ("g_norm." + part).str());
+}
+
+void WeightNames::feedForwardOfRwkv() {
+  bool is6 = family == "rwkv6";
+  tokenShift("ffn.shift_x");
+  ofLayer("ffn.mu", is6 ? "ffn.key.mu" : "ffn.x_k", {});
+  ofLayer("ffn.w1", is6 ? "ffn.key.linear.weight" : "ffn.key.weight", {.transposed = true});
+  ofLayer("ffn.w2", "ffn.value.weight", {.transposed = true});
+  if (is6) {
+    ofLayer("ffn.mu_g", "ffn.receptance.mu", {});
+    ofLayer("ffn.wg", "ffn.receptance.linear.weight", {.transposed = true});
+  }
 }
 
 /// Shares of the token before, and products of low rank, the second of which may have a bias.
-void WeightNames::rwkv(const Value &mixer) {
+void WeightNames::rwkv7(const Value &mixer) {
   auto of = [&](StringRef ours, StringRef theirs, bool transposed = false) {
     ofLayer(("lsm." + ours).str(), (attentionName + theirs).str(), {.transposed = transposed});
   };
-  tokenShift("lsm");
+  tokenShift("lsm.shift_x");
   for (auto [name, theirs] : {std::pair<StringRef, StringRef>{"q", "r"}, {"k", "k"}, {"v", "v"}, {"o", "o"}})
     of(("w" + name).str(), (theirs + "_proj.weight").str(), true);
   for (auto [name, theirs] :

@@ -37,7 +37,7 @@ private:
     int64_t plus = 0, times = 1;
     bool stacked = false;
     llvm::StringRef other = ""; ///< another spelling of the name
-    int64_t column = -1; ///< of pairs of columns this one
+    int64_t column = 0, columnStep = 0, columns = 1; ///< in every so many columns from that one so many; step 0: all
   };
   void add(llvm::StringRef ours, llvm::StringRef theirs, How how);
   /// What is no tensor there.
@@ -65,9 +65,11 @@ private:
   void rglru();
   bool isGriffin() const { return family == "recurrent_gemma"; }
   void linearOfFla(const Value &mixer);
-  bool isRwkv() const { return family == "rwkv7"; }
-  void rwkv(const Value &mixer);
-  void tokenShift(llvm::StringRef part);
+  bool isRwkv() const { return family == "rwkv6" || family == "rwkv7"; }
+  void rwkv6(const Value &mixer);
+  void rwkv7(const Value &mixer);
+  void feedForwardOfRwkv();
+  void tokenShift(llvm::StringRef of);
   void normsOfRwkv();
   void feedForwardOfXlstm(int64_t hidden);
   void normsOfOlmoHybrid();

@@ -1,4 +1,4 @@
-//===- HuggingFaceRwkv.cpp - configs of RWKV-7, as flash-linear-attention has them --------------------------------===//
+//===- HuggingFaceRwkv.cpp - configs of RWKV-6 and RWKV-7, as flash-linear-attention has them --------------------===//
 #include "frontend/HuggingFaceTranslation.h"
 #include <cmath>
 
@@ -71,7 +71,17 @@ void Translation::layersOfRwkv(const Value &layers, Value &mixers, std::string &
   mixers = object(usedBy(pattern, {{"F", object(std::move(first))}, {"L", object(std::move(fields))}}));
 }
 
-/// So many times the width, up to a multiple of 32; it sees the token before.
+/// Half as many keys as values; decays and mixtures of tokens of low rank.
+Value Translation::linearOfRwkv6() {
+  std::vector<Field> fields = {{"kind", stringValue(family.name)}};
+  headsOfFla(fields, 0.5, 1);
+  fields.push_back({"gate_rank", get("gate_low_rank_dim", numberValue(int64_t(64)))});
+  fields.push_back({"mix_rank", get("proj_low_rank_dim", numberValue(int64_t(32)))});
+  fields.push_back({"norm_eps", get("norm_eps", numberValue(family.eps))});
+  return object(std::move(fields));
+}
+
+/// So many times the width, up to a multiple of 32; it sees the token before. RWKV-6: a gate on what it gives.
 Value Translation::feedForwardOfRwkv(std::string &pattern) {
   constexpr int64_t step = 32;
   static constexpr std::pair<StringRef, StringRef> activations[] = {
@@ -79,7 +89,7 @@ Value Translation::feedForwardOfRwkv(std::string &pattern) {
   const Value *given = takeOptional("intermediate_size"), *ratio = takeOptional("hidden_ratio");
   Value width = given ? named(*given, "intermediate_size") : Value();
   if (!given) {
-    double factor = ratio && ratio->isNumber() ? ratio->number : 4.0;
+    double factor = ratio && ratio->isNumber() ? ratio->number : isRwkv6() ? 3.5 : 4.0;
     if (ratio && !(ratio->isNumber() && factor > 0 && factor <= 1024))
       errors.report("hidden_ratio", describe(*ratio) + " is not a number above 0 to 1024");
     int64_t features = 1;
@@ -104,16 +114,22 @@ Value Translation::feedForwardOfRwkv(std::string &pattern) {
   else
     act = stringValue(found->second);
   pattern = "D";
-  return object({{"D", object({{"kind", stringValue("dense")},
+  std::vector<Field> fields = {{"kind", stringValue("dense")},
                                {"hidden", std::move(width)},
                                {"activation", std::move(act)},
-                               {"token_shift", boolValue(true)}})}});
+                               {"token_shift", boolValue(true)}};
+  if (isRwkv6())
+    fields.push_back({"output_gate", stringValue("sigmoid")});
+  return object({{"D", object(std::move(fields))}});
 }
 
 void Translation::fixedKeysOfRwkv() {
   for (StringRef key : {"attn_mode", "fuse_cross_entropy", "fuse_linear_cross_entropy"}) // how it is computed
     (void)take(key);
-  only("attn", Value()); // which the library has no such model with
+  if (isRwkv6())
+    (void)take("fuse_norm");
+  else
+    only("attn", Value()); // which the library has no such model with
   // A penalty that is added to gradients of a training, not to its loss.
   if (const Value *penalty = take("use_l2warp"); penalty && penalty->kind != Kind::boolean)
     errors.report("use_l2warp", describe(*penalty) + " is not true or false");

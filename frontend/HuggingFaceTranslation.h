@@ -37,7 +37,7 @@ bool isUsualRopeOfGptOss(const Value &rope);
 
 /// A config on its way to a description: HuggingFaceMamba.cpp has the families with Mamba and Mamba-2 mixers,
 /// HuggingFaceLatent.cpp those with latent attention, HuggingFaceFalcon.cpp the one with mixers side by side,
-/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3, OLMo Hybrid and Lara, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceRwkv.cpp its RWKV-7, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
+/// HuggingFaceZamba.cpp the one whose layers share blocks, HuggingFaceHybrids.cpp LFM2, LFM3, OLMo Hybrid and Lara, HuggingFaceXlstm.cpp xLSTM, HuggingFaceGriffin.cpp Recurrent Gemma, HuggingFaceFla.cpp those of flash-linear-attention, HuggingFaceRwkv.cpp its RWKV-6 and RWKV-7, HuggingFaceGptOss.cpp gpt-oss, HuggingFaceErnie.cpp ERNIE 4.5, HuggingFaceMixers.cpp further mixers,
 /// HuggingFaceRotations.cpp what turns, HuggingFace.cpp the others and what all share.
 class Translation {
 public:
@@ -230,7 +230,9 @@ private:
   void compareAttention(const Value &given);
   void layersOfFla(const Value &layers, Value &mixers, std::string &pattern);
   Value feedForwardOfFla(std::string &pattern);
-  bool isRwkv() const { return family.name == "rwkv7"; }
+  bool isRwkv6() const { return family.name == "rwkv6"; }
+  bool isRwkv() const { return isRwkv6() || family.name == "rwkv7"; }
+  Value linearOfRwkv6();
   std::pair<Value, Value> headsByWidth(llvm::StringRef key);
   Value valuesOfRwkv(const Value &layers, const Value &heads, int64_t before);
   Value rankOfRwkv(llvm::StringRef key, int64_t usual, double factor);

@@ -27,8 +27,12 @@ void WeightNames::add(StringRef ours, StringRef theirs, How how) {
     fields.push_back({"transposed", boolValue(true)});
   if (how.stacked)
     fields.push_back({"stacked", boolValue(true)});
-  if (how.column >= 0)
-    fields.push_back({"columns", arrayValue({numberValue(how.column), numberValue(int64_t(2))})});
+  if (how.columnStep) {
+    std::vector<Value> columns = {numberValue(how.column), numberValue(how.columnStep)};
+    if (how.columns > 1)
+      columns.push_back(numberValue(how.columns));
+    fields.push_back({"columns", arrayValue(std::move(columns))});
+  }
   if (how.times != 1)
     fields.push_back({"times", numberValue(how.times)});
   if (how.plus)
@@ -100,8 +104,9 @@ void WeightNames::expertsOfGptOss() {
   ofLayer("moe.router", "mlp.router.weight", {.transposed = true});
   ofLayer("moe.router_bias", "mlp.router.bias", {});
   for (auto [part, column] : {std::pair<StringRef, int64_t>{"1", 0}, {"3", 1}}) {
-    ofLayer(("moe.w" + part).str(), "mlp.experts.gate_up_proj", {.stacked = true, .column = column});
-    ofLayer(("moe.b" + part).str(), "mlp.experts.gate_up_proj_bias", {.stacked = true, .column = column});
+    ofLayer(("moe.w" + part).str(), "mlp.experts.gate_up_proj", {.stacked = true, .column = column, .columnStep = 2});
+    ofLayer(("moe.b" + part).str(), "mlp.experts.gate_up_proj_bias",
+            {.stacked = true, .column = column, .columnStep = 2});
   }
   ofLayer("moe.w2", "mlp.experts.down_proj", {.stacked = true});
   ofLayer("moe.b2", "mlp.experts.down_proj_bias", {.stacked = true});
@@ -290,7 +295,7 @@ Value WeightNames::run() {
     if (kind == "attention")
       attention(mixer.value);
     else if (isRwkv())
-      rwkv(mixer.value);
+      kind == "rwkv6" ? rwkv6(mixer.value) : rwkv7(mixer.value);
     else if (isFla)
       linearOfFla(mixer.value);
     else if (kind == "mla")
@@ -316,10 +321,7 @@ Value WeightNames::run() {
       ofLayer("ffn.w1", "mixer.up_proj.weight", {.transposed = true});
       ofLayer("ffn.w2", "mixer.down_proj.weight", {.transposed = true});
     } else if (isRwkv()) {
-      tokenShift("ffn");
-      ofLayer("ffn.mu", "ffn.x_k", {});
-      ofLayer("ffn.w1", "ffn.key.weight", {.transposed = true});
-      ofLayer("ffn.w2", "ffn.value.weight", {.transposed = true});
+      feedForwardOfRwkv();
     } else if (isXlstm) {
       feedForwardOfXlstm(number(ffn.value, "hidden"));
     } else if (isLfm()) {

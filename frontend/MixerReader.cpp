@@ -14,7 +14,6 @@ static constexpr int64_t maxHeadDim = 1 << 12;
 // exp of it, times sums over many tokens, stays far from the end of f32.
 static constexpr double mostGateCap = 40.0;
 
-static constexpr StringRef gates[] = {"silu", "sigmoid", "tanh", "relu", "gelu", "gelu_tanh"};
 static constexpr StringRef featureMaps[] = {"identity", "elu1", "relu", "relu2", "silu", "exp", "softmax"};
 
 static RopeScaling readScaling(const Value &object, const std::string &path, Errors &errors) {
@@ -67,10 +66,11 @@ static bool readRope(Reader &parent, Errors &errors, std::optional<RopeSpec> &ro
 
 /// The gate on the output of attention.
 static void readOutputGate(Reader &r, std::optional<std::string> &gate, std::string &per) {
-  r.choice("output_gate", gate, gates);
+  r.choice("output_gate", gate, outputGates);
   r.choice("output_gate_per", per, {"feature", "head"});
   if (r.has("output_gate_per") && !gate)
-    r.error("output_gate_per", "has no gate to shape; valid: together with output_gate, one of " + json::join(gates));
+    r.error("output_gate_per",
+            "has no gate to shape; valid: together with output_gate, one of " + json::join(outputGates));
 }
 
 AttentionSpec braid::readAttention(Reader &r, Errors &errors) {
@@ -153,7 +153,7 @@ static void readScanOutput(Reader &r, LsmSpec &spec, bool normAndGate = true) {
   if (normAndGate)
     r.boolean("output_norm", spec.outputNorm);
   if (normAndGate || isRglru)
-    r.choice("output_gate", spec.outputGate, gates);
+    r.choice("output_gate", spec.outputGate, outputGates);
   if (spec.kind != LsmKind::s4d && !isRglru)
     r.number("norm_eps", spec.normEps, 0.0, 1.0, /*leastAllowed=*/false);
 }
@@ -166,7 +166,7 @@ static void readMamba2(Reader &r, Errors &errors, LsmSpec &spec) {
   for (auto [key, factor] : {std::pair("q", &m.q), {"k", &m.k}, {"v", &m.v}, {"g", &m.g}, {"dt", &m.dt}})
     f.number(key, *factor, 0.0, 1e6, /*leastAllowed=*/false);
   if (f.has("g") && !spec.outputGate)
-    f.error("g", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
+    f.error("g", "has no gate to be of; valid: together with output_gate, one of " + json::join(outputGates));
   r.boolean("projection_bias", spec.projectionBias);
   r.boolean("output_bias", spec.outputBias);
   r.number("min_step", spec.minStep, 0.0, 1e6);
@@ -270,9 +270,11 @@ static LsmSpec readLsm(Reader &r, Errors &errors, const LsmTraits &traits) {
     r.boolean("output_bias", spec.outputBias);
   }
   if (spec.outputGateRank && !spec.outputGate && traits.has("output_gate"))
-    r.error("output_gate_rank", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
+    r.error("output_gate_rank",
+            "has no gate to be of; valid: together with output_gate, one of " + json::join(outputGates));
   if (spec.outputGateBias && !spec.outputGate)
-    r.error("output_gate_bias", "has no gate to be of; valid: together with output_gate, one of " + json::join(gates));
+    r.error("output_gate_bias",
+            "has no gate to be of; valid: together with output_gate, one of " + json::join(outputGates));
   return spec;
 }
 
@@ -440,7 +442,7 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
   bool noConv = readConv(r, errors, spec.conv);
   bool noRope = readRope(r, errors, spec.rope);
   readScanOutput(r, spec);
-  r.choice("output_glu", spec.outputGlu, gates);
+  r.choice("output_glu", spec.outputGlu, outputGates);
   if (spec.outputGlu && spec.outputGate)
     r.error("output_glu", "a gate beside output_gate; valid: one of them");
   if (spec.outputGlu && spec.outputNorm)
@@ -458,7 +460,8 @@ static RecurrenceSpec readRecurrence(Reader &r, Errors &errors, const ModelSpec 
     if (r.has(key) && !spec.outputNorm)
       r.error(key, "changes nothing with output_norm false; valid: together with output_norm true");
   if (r.has("norm_first") && !spec.outputGate)
-    r.error("norm_first", "changes nothing without output_gate; valid: together with one of " + json::join(gates));
+    r.error("norm_first",
+            "changes nothing without output_gate; valid: together with one of " + json::join(outputGates));
   std::shared_ptr<recurrence::Recurrence> equations = readEquations(r, errors);
   if (!equations || spec.heads < 1 || spec.headDim < 1 || model.numLayers < 1 || model.dModel < 1)
     return spec;

@@ -19,6 +19,16 @@ static bool isRange(const Value &rows) {
          rows.items[1].integer <= maxRows;
 }
 
+/// [first, step] of columns, or [first, step, count].
+static bool isColumns(const Value &columns) {
+  if (columns.kind != Kind::array || columns.items.size() < 2 || columns.items.size() > 3 ||
+      !llvm::all_of(columns.items, [](const Value &v) { return v.kind == Kind::integer; }))
+    return false;
+  int64_t first = columns.items[0].integer, step = columns.items[1].integer,
+          count = columns.items.size() == 3 ? columns.items[2].integer : 1;
+  return 0 <= first && 1 <= count && step <= maxRows && first < step && count <= step - first;
+}
+
 /// A list as the file has it, when it is short.
 static std::string describeRange(const Value &rows) {
   constexpr size_t most = 4;
@@ -106,11 +116,12 @@ void braid::readImport(const Value &object, ModelSpec &spec, Errors &errors) {
         w.error("groups", "changes nothing without rows; valid: together with rows");
       if (w.take("stacked"))
         w.boolean("stacked", weight.stacked);
-      if (const Value *columns = w.take("columns"); columns && (rows || !isRange(*columns)))
+      if (const Value *columns = w.take("columns"); columns && (rows || !isColumns(*columns)))
         w.error("columns",
                 describeRange(*columns) + (rows ? " stands beside rows; valid: one of the two keys"
-                                                : " is no choice of columns; valid: [first, step], two integers from "
-                                                  "0 upwards, the second above the first"));
+                                                : " is no choice of columns; valid: [first, step] or [first, step, "
+                                                  "count], integers from 0 upwards, the count of 1 or more within a "
+                                                  "step"));
       if (weight.stacked && weight.ofExperts)
         w.error("stacked", "true of the name \"" + shownText(name, 80) +
                                "\", of which every expert has a tensor; valid: without stacked, or a name without "

@@ -20,6 +20,9 @@ std::optional<MixerSpec> readMixer(const json::Value &object, const std::string 
 std::optional<FfnSpec> readFfn(const json::Value &object, const std::string &path, json::Errors &errors,
                                const ModelSpec &model);
 
+/// Activations of a gate on what a mixer or a feed-forward gives.
+inline constexpr llvm::StringRef outputGates[] = {"silu", "sigmoid", "tanh", "relu", "gelu", "gelu_tanh"};
+
 /// Keys of attention, and of a dense feed-forward, but for the factors of what passes by them.
 AttentionSpec readAttention(json::Reader &r, json::Errors &errors);
 DenseSpec readDense(json::Reader &r);

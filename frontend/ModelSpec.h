@@ -232,6 +232,7 @@ struct DenseSpec {
   std::string activation = "swiglu";
   bool bias = false;
   bool tokenShift = false; ///< it reads a mixture of its token and the one before
+  std::optional<std::string> outputGate; ///< activation of a gate on what it gives, by a product with x of its own
   double gateMultiplier = 1.0; ///< of what the gate's activation reads
   std::optional<ResidualScale> residual;
   std::optional<NormPlacement> normPlacement;

@@ -1,5 +1,5 @@
 //===- FeedForward.cpp - dense feed-forward and mixture of experts ------------------------------------------------===//
-// Dense: act(x w1) [* x w3] w2, x of a token or, with a token shift, x + (x_before - x) mu. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert,
+// Dense: act(x w1) [* x w3] w2 [* act(x wg)], x of a token or, with a token shift, x + (x_before - x) mu, which the gate has a mu of its own for. Experts: f32 router, [correction, groups], top-k, [capacity], rows sorted by expert,
 // grouped linears, weighted sum. Capacity belongs to training and evaluation: generation routes token by token and drops
 // nothing.
 #include "frontend/layers/LayerBuilder.h"
@@ -29,11 +29,17 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   int64_t F = spec.hidden;
   Dim model = b.embed(), wide(F, "hidden");
   auto name = [&](StringRef part) { return (prefix + "." + part).str(); };
+  Value ofGate = x; // what the gate on the output reads
   if (spec.tokenShift) {
-    Value before = b.tokenBefore("x", x, name("shift_x"));
+    Value before = b.tokenBefore("x", x, name("shift_x")), own = x;
     Value difference = b.add("difference", {before, b.scale("minus_x", x, -1.0)});
-    Value mu = b.weight(name("mu"), {model}, Init::constant(0.5));
-    x = b.add("x_mixed", {x, b.weighted("mix", difference, mu)});
+    auto mixed = [&](StringRef label, StringRef mu) -> Value {
+      Value share = b.weight(name(mu), {model}, Init::constant(0.5));
+      return b.add(label, {own, b.weighted("mix", difference, share)});
+    };
+    x = mixed("x_mixed", "mu");
+    if (spec.outputGate)
+      ofGate = mixed("x_gate", "mu_g");
   }
   SmallVector<LayerBuilder::Projection> projections = {
       {"gate", b.matrix(name("w1"), model, wide, MatrixRole::value), {F}}};
@@ -57,7 +63,11 @@ Value braid::buildDense(LayerBuilder &b, Value x, const DenseSpec &spec, StringR
   if (gate)
     h = b.mul("hidden", h, gate);
   Value y = b.linear("ffn_out", h, b.matrix(name("w2"), wide, model, MatrixRole::output), {model.size});
-  return biased("ffn_out", "b2", y, model);
+  y = biased("ffn_out", "b2", y, model);
+  if (!spec.outputGate)
+    return y;
+  Value opens = b.linear("output_gate", ofGate, b.matrix(name("wg"), model, model, MatrixRole::query), {model.size});
+  return b.mul("ffn_gated", y, b.activation("output_gate", opens, *spec.outputGate));
 }
 
 namespace {

@@ -36,6 +36,16 @@ bool matches(std::string_view pattern, std::string_view text) {
   return std::all_of(pattern.begin() + static_cast<ptrdiff_t>(at), pattern.end(), [](char c) { return c == '*'; });
 }
 
+// [first, step] or [first, step, count]: what is taken ends within a step.
+bool isColumns(const nlohmann::json &list) {
+  if (!list.is_array() || list.size() < 2 || list.size() > 3 ||
+      !std::ranges::all_of(list, [](const nlohmann::json &number) { return number.is_number_unsigned(); }))
+    return false;
+  uint64_t first = list[0].get<uint64_t>(), step = list[1].get<uint64_t>(),
+           count = list.size() == 3 ? list[2].get<uint64_t>() : 1;
+  return step <= uint64_t(1) << 30 && first < step && count >= 1 && count <= step - first;
+}
+
 Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
   ImportedTensor tensor;
   if (value.is_string()) {
@@ -59,10 +69,9 @@ Expected<ImportedTensor> parseTensor(const nlohmann::json &value) {
       tensor.transposed = member.get<bool>();
     else if (key == "stacked" && member.is_boolean())
       tensor.stacked = member.get<bool>();
-    else if (key == "columns" && member.is_array() && member.size() == 2 && member[0].is_number_unsigned() &&
-             member[1].is_number_unsigned() && member[0].get<uint64_t>() < member[1].get<uint64_t>() &&
-             member[1].get<uint64_t>() <= uint64_t(1) << 30)
-      tensor.columns = {member[0].get<int64_t>(), member[1].get<int64_t>()};
+    else if (key == "columns" && isColumns(member))
+      tensor.columns = {member[0].get<int64_t>(), member[1].get<int64_t>(),
+                        member.size() == 3 ? member[2].get<int64_t>() : 1};
     else if (key == "plus" && member.is_number())
       tensor.plus = member.get<float>();
     else if (key == "times" && member.is_number() && member.get<float>() != 0)
@@ -168,7 +177,7 @@ Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const
     if (taken.back() % tensor.columns->step)
       return Status::error(ErrorCode::corruptFile, "has shape {}, whose {} columns are not {} by {}",
                            formatShape(shape), taken.back(), tensor.columns->step, tensor.columns->step);
-    taken.back() /= tensor.columns->step;
+    taken.back() = taken.back() / tensor.columns->step * tensor.columns->count;
   }
   if (tensor.transposed)
     std::rotate(taken.begin(), taken.begin() + 1, taken.end());
@@ -181,7 +190,7 @@ TakenUnits takenUnits(const ImportedTensor &tensor, const std::vector<int64_t> &
     size_t all = 1, step = size(tensor.columns->step), first = size(tensor.columns->first);
     for (int64_t dim : shape)
       all *= size(dim);
-    return {all / step, step, first, first + 1};
+    return {all / step, step, first, first + size(tensor.columns->count)};
   }
   size_t groups = size(tensor.groups), units = (shape.empty() ? 1 : size(shape[0])) / groups;
   if (!tensor.rows)

@@ -18,9 +18,9 @@ struct ImportedTensor {
   // Of each of so many equal groups of rows (of its first dimension) these: [first, last). Nothing: all.
   int64_t groups = 1;
   std::optional<std::array<int64_t, 2>> rows;
-  // Instead: of the last dimension first, first + step, first + 2 step, ..
+  // Instead: of the last dimension in every `step` columns so many from `first`.
   struct Columns {
-    int64_t first, step;
+    int64_t first, step, count = 1;
   };
   std::optional<Columns> columns;
   bool transposed = false; // the first dimension of what is left becomes the last
@@ -49,7 +49,7 @@ std::pair<std::string, std::optional<int64_t>> splitLayer(std::string_view name)
 
 // The shape of what is taken of a tensor (of one expert of a stacked one) of this shape; an error says why nothing is.
 Expected<std::vector<int64_t>> importedShape(const ImportedTensor &tensor, const std::vector<int64_t> &shape);
-// What is taken of a tensor of this shape: of `units` (rows, or with columns single elements) in each of `groups` those from `first` to before `last`.
+// What is taken of a tensor of this shape: of `units` (rows, or with columns elements) in each of `groups` those from `first` to before `last`.
 struct TakenUnits {
   size_t groups, units, first, last;
   size_t all() const { return groups * units; }

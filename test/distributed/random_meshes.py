@@ -22,6 +22,10 @@ MIXERS += [{"kind": kind} | HEADS for kind in ("lightning", "rwkv6", "rwkv7", "h
 MIXERS += [{"kind": "gated_deltanet", "conv": {"kernel": 4}} | VALUES, {"kind": "attention", "kv_heads": 2} | HEADS, {"kind": "attention", "kv_heads": 4, "window": 9, "qkv_bias": True} | HEADS, {"kind": "mla", "kv_rank": 12, "rope_dim": 4} | VALUES]
 MIXERS += [{"kind": "kda", "gate_rank": 0, "lower_bound": -5.0} | VALUES, {"kind": "mla", "kv_rank": 12, "rope_dim": 4, "output_gate": "sigmoid", "output_gate_per": "head"} | VALUES,
            {"kind": "mlstm"} | VALUES, {"kind": "mlstm", "gate_softcap": 3.0, "conv": {"kernel": 3}} | VALUES, {"kind": "rglru", "heads": 4, "value_dim": 8}, {"kind": "short_conv"}, {"kind": "short_conv", "width": 24, "conv": {"kernel": 5, "bias": True}, "projection_bias": True, "output_bias": True}]
+# RWKV-7 and HGRN2 as published: values of the first such layer (or none to mix with), ranks, bounds that layers learn together.
+PUBLISHED = [{"kind": "rwkv7", "value_mix": False} | HEADS, {"kind": "rwkv7", "gate_rank": 6, "value_rank": 3, "rate_rank": 5, "output_gate_rank": 6, "l2_eps": 1e-6} | HEADS,
+             {"kind": "hgrn2", "lower_bounds": "learned"} | HEADS, {"kind": "hgrn2", "lower_bounds": "learned", "output_gate": "silu", "conv": {"kernel": 3, "activation": None, "decays": True}} | VALUES,
+             {"kind": "hgrn2", "lower_bounds": None} | HEADS]
 MESHES = ["dp=2,ep=2", "sp=2,ep=2", "tp=2,ep=2", "dp=4,ep=2", "dp=4,ep=4", "sp=4,ep=2", "dp=2,sp=2,ep=2", "dp=2,sp=2,ep=4", "dp=2,tp=2,ep=2,etp=2", "sp=2,tp=2,ep=2,etp=2", "pp=2", "pp=2,dp=2,ep=2", "pp=2,sp=2,ep=2", "pp=2,tp=2,ep=2"]
 NORMED = {"ttt", "titans_ln"}  # their states do not compose: along sp a ring only
 REASONS = ["op has a tail of", "op looks back"]
@@ -62,7 +66,7 @@ def widen(draw, description):
         for name, part in (*mixers.items(), *description["ffns"].items()):
             if name not in sideBySide and draw.random() < 0.5:
                 part["norm_placement"] = draw.choice(["pre", "sandwich", "output"])
-    description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}, {"logits_softcap": 2.0}])
+    description |= draw.choice([{}, {}, {"norm": {"kind": "layer"}}, {"norm": {"kind": "layer", "bias": False}, "embedding_norm": True}, {"embedding_norm": True}, {"tie_embeddings": True}, {"embedding_multiplier": 3.0, "logits_multiplier": 0.4}, {"residual": {"alpha": 0.9, "beta": 0.8}}, {"logits_softcap": 2.0}])
     if draw.random() < 0.4:  # blocks that layers share
         known = {"A": {"attention": HEADS | {"head_dim": 16} | draw.choice([{}, {"kv_heads": 2}, {"window": 7}]), "ffn": {"hidden": 24, "activation": "geglu"},
                        "ffn_adapter_rank": draw.choice([0, 3])}, "B": {"attention": HEADS, "attention_adapter_rank": draw.choice([0, 2])}}
@@ -74,6 +78,8 @@ def widen(draw, description):
 
 def model(draw):
     mixers = dict(zip("ABC", draw.sample(MIXERS, draw.choice([1, 2, 2, 3]))))
+    if draw.random() < 0.3:
+        mixers |= zip("ABC", draw.sample(PUBLISHED, draw.choice([1, 2])))
     layers = draw.choice([2, 3, 4])
     pattern = "".join(draw.choice(list(mixers)) for _ in range(layers))
     ffns = "E" + "".join(draw.choice("EED") for _ in range(layers - 1))
@@ -93,7 +99,8 @@ def model(draw):
         experts["router"] = {"balance_loss": 0.01, "z_loss": 0.001}
     if draw.random() < 0.4:
         experts["capacity_factor"] = draw.choice([1.0, 1.25, 2.0])
-    known = {"E": experts, "D": {"kind": "dense", "hidden": 32}}
+    dense = {"kind": "dense", "hidden": 32} | draw.choice([{}, {"token_shift": True}, {"token_shift": True, "activation": "relu2", "output_gate": "sigmoid"}, {"output_gate": "silu", "bias": True}])
+    known = {"E": experts, "D": dense}
     description = {"name": "drawn", "vocab_size": 64, "d_model": 32, "num_layers": layers, "layer_pattern": pattern, "ffn_pattern": ffns, "context_len": 64, "dtype": "f64",
             "mixers": {name: mixers[name] for name in sorted(set(pattern) - {"-"})}, "ffns": {name: known[name] for name in sorted(set(ffns) - {"-"})},
             "train": {"batch": 4, "seq_len": draw.choice([52, 56, 64]), "warmup_steps": 1}}

@@ -95,6 +95,9 @@ inline int64_t parametersOf(const ModelSpec &spec, const MixerSpec &mixer) {
                (l->outputBias ? spec.dModel : 0);
     else if (l->kind == LsmKind::hgrn2) // and once for all layers, bounds
       total += 2 * spec.dModel * (keys + values) + values;
+    else if (l->kind == LsmKind::rwkv6)
+      total += spec.dModel * (2 * keys + 3 * values) + (6 + 10 * l->mixRank) * spec.dModel +
+               l->gateRank * (spec.dModel + keys) + 2 * (keys + values);
     else if (l->kind == LsmKind::rwkv7)
       total += 2 * spec.dModel * (keys + values) + 6 * spec.dModel + 5 * keys + 2 * values +
                (l->gateRank + l->rateRank) * (spec.dModel + keys) + l->outputGateRank * (spec.dModel + values) +
@@ -136,7 +139,8 @@ inline int64_t parameters(const ModelSpec &spec) {
       total += mixes ? parametersOf(spec, *spec.findMixer(letter)) : 0;
     if (const auto *dense = std::get_if<DenseSpec>(ffn))
       total += (ffnActivation(dense->activation).gated ? 3 : 2) * spec.dModel * dense->hidden +
-               (dense->bias ? 2 * dense->hidden + spec.dModel : 0) + (dense->tokenShift ? spec.dModel : 0);
+               (dense->bias ? 2 * dense->hidden + spec.dModel : 0) + (dense->tokenShift ? spec.dModel : 0) +
+               (dense->outputGate ? spec.dModel * (spec.dModel + dense->tokenShift) : 0);
     else if (const auto *moe = std::get_if<MoeSpec>(ffn)) {
       int64_t matrices = moe->activation == "relu2" ? 2 : 3, width = moe->latentDim ? moe->latentDim : spec.dModel;
       total += moe->numExperts * (spec.dModel + matrices * width * moe->expertHidden + moe->router.correction +

@@ -1,4 +1,4 @@
-// Configs of flash-linear-attention whose layers share more than the residual stream: RWKV-7 (values of the first layer) and HGRN2 (bounds of decays).
+// Configs of flash-linear-attention whose layers share more than the residual stream: RWKV-6, RWKV-7 (values of the first layer) and HGRN2 (bounds of decays).
 #include "test/frontend/HuggingFaceConfigs.h"
 
 namespace braid {
@@ -6,7 +6,8 @@ namespace {
 
 // What flash-linear-attention 0.6.0 counts of configs without keys.
 TEST(HuggingFace, RwkvParameters) {
-  const std::pair<const char *, int64_t> counts[] = {{"hgrn2", 1'364'396'032}, {"rwkv7", 1'366'644'736}};
+  const std::pair<const char *, int64_t> counts[] = {
+      {"hgrn2", 1'364'396'032}, {"rwkv6", 1'360'224'256}, {"rwkv7", 1'366'644'736}};
   for (auto [family, count] : counts) {
     Parsed parsed = parse(config(family));
     ASSERT_TRUE(parsed.spec) << parsed.errors[0];
@@ -45,6 +46,38 @@ TEST(HuggingFace, Rwkv) {
   EXPECT_EQ(imported(parsed, "layers.{layer}.ffn.shift_x.taps"), R"({"values":[1,0]})");
   EXPECT_EQ(imported(parsed, "layers.{layer}.ffn.w2"),
             R"({"name":"model.layers.{layer}.ffn.value.weight","transposed":true})");
+}
+
+TEST(HuggingFace, Rwkv6) {
+  // Every key that the library has.
+  const std::string published = config(
+      "rwkv6",
+      R"("architectures": ["RWKV6ForCausalLM"], "attn": {"layers": [2], "num_heads": 4, "window_size": 64}, "attn_mode": "chunk",
+    "bos_token_id": 1, "eos_token_id": 2, "expand_k": 0.5, "expand_v": 1.0, "fuse_cross_entropy": true, "fuse_linear_cross_entropy": false,
+    "fuse_norm": true, "gate_low_rank_dim": 48, "hidden_act": "sqrelu", "hidden_ratio": 3.5, "hidden_size": 256, "initializer_range": 0.02,
+    "intermediate_size": null, "max_position_embeddings": 2048, "norm_bias": true, "norm_eps": 1e-05, "norm_first": true, "num_heads": 4,
+    "num_hidden_layers": 3, "pad_token_id": null, "proj_low_rank_dim": 24, "tie_word_embeddings": false, "use_cache": true, "use_l2warp": false,
+    "vocab_size": 32000)");
+  expectDescription(
+      published,
+      R"j({"name": "rwkv6", "vocab_size": 32000, "d_model": 256, "num_layers": 3, "context_len": 2048, "tie_embeddings": false,
+    "dtype": "f32", "norm": {"kind": "layer", "eps": 1e-5, "bias": true}, "embedding_norm": true, "layer_pattern": "LLN", "mixers": {
+    "N": {"kind": "attention", "heads": 4, "kv_heads": 4, "head_dim": 64, "qkv_bias": false, "rope": {"theta": 1e4}, "window": 64},
+    "L": {"kind": "rwkv6", "heads": 4, "head_dim": 32, "value_dim": 64, "gate_rank": 48, "mix_rank": 24, "norm_eps": 1e-5}}, "ffn_pattern": "D",
+    "ffns": {"D": {"kind": "dense", "hidden": 896, "activation": "relu2", "token_shift": true, "output_gate": "sigmoid"}},
+    "init": {"kind": "normal", "std": 0.02, "scale_output": false}})j");
+  Parsed parsed = parse(published);
+  // Five mixtures: rows of one matrix, columns of another.
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.mix_w_a"),
+            R"({"name":"model.layers.{layer}.attn.x_proj.0.linear.weight","rows":[24,48],"transposed":true})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.mix_w_b"),
+            R"({"columns":[24,120,24],"name":"model.layers.{layer}.attn.x_proj.2.weight","transposed":true})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.mu_g"), R"({"name":"model.layers.{layer}.attn.x_bias","rows":[4,5]})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.w0"), R"("model.layers.{layer}.attn.w_proj.linear.lora.2.bias")");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.lsm.shift_decay.taps"), R"({"values":[1,0]})");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.ffn.mu_g"), R"("model.layers.{layer}.ffn.receptance.mu")");
+  EXPECT_EQ(imported(parsed, "layers.{layer}.ffn.wg"),
+            R"({"name":"model.layers.{layer}.ffn.receptance.linear.weight","transposed":true})");
 }
 
 TEST(HuggingFace, RwkvSizes) {
@@ -114,6 +147,12 @@ TEST(HuggingFace, RwkvErrors) {
   const Case cases[] = {
       {"rwkv7", R"("attn": {"layers": [0], "num_heads": 4})",
        "config.json:2: attn: an object of a rwkv7 config is not computed; valid: null"},
+      {"rwkv6", R"("num_heads": 3)",
+       "config.json:2: num_heads: 3 does not divide hidden_size * expand_k, 1024; valid: a divisor"},
+      {"rwkv6", R"("proj_low_rank_dim": 0)", "config.json:2: proj_low_rank_dim: 0 is out of range; valid: 1 to 131072"},
+      {"rwkv6", R"("hidden_ratio": 0)", "config.json:2: hidden_ratio: 0 is not a number above 0 to 1024"},
+      {"rwkv6", R"("attn": {"layers": [0]})",
+       "config.json:2: attn: has no num_heads; valid: {\"layers\": [..], \"num_heads\": N, ..}"},
       {"rwkv7", R"("head_dim": 48)", "config.json:2: head_dim: 48 does not divide hidden_size, 2048; valid: a divisor"},
       {"rwkv7", R"("head_dim": null)",
        "config.json:2: head_dim: is null, and so is num_heads; valid: an integer above 0 in one of them"},

@@ -215,7 +215,7 @@ TEST(HuggingFace, Refusals) {
               "lara_mini, "
               "olmo2, olmo3, exaone4, olmoe, minimax_m2, jamba, "
               "gemma, gemma2, recurrent_gemma, gemma3_text, falcon_h1, zamba2, gpt_oss, ernie4_5_moe, "
-              "gla, retnet, gated_deltanet, delta_net, kda, hgrn2, rwkv7, transformer",
+              "gla, retnet, gated_deltanet, delta_net, kda, hgrn2, rwkv6, rwkv7, transformer",
       file = "config.json:";
   expectError(
       config("gemma3n_text"),

@@ -109,6 +109,10 @@ TEST(ModelSpec, WhatLayersShare) {
   parsed = parse(edited(R"("kind": "dense")", R"("kind": "dense", "token_shift": true)"));
   ASSERT_TRUE(parsed.ok);
   EXPECT_TRUE(std::get<DenseSpec>(parsed.spec.ffns.at('D')).tokenShift);
+  EXPECT_FALSE(std::get<DenseSpec>(parsed.spec.ffns.at('D')).outputGate);
+  parsed = parse(edited(R"("kind": "dense")", R"("kind": "dense", "output_gate": "sigmoid")"));
+  ASSERT_TRUE(parsed.ok);
+  EXPECT_EQ(std::get<DenseSpec>(parsed.spec.ffns.at('D')).outputGate, "sigmoid");
   // Bounds that layers learn together.
   auto bounded = [](const char *other) {
     return R"({"vocab_size": 256, "d_model": 64, "num_layers": 2, "layer_pattern": "HG", "mixers": {

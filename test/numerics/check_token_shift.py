@@ -1,8 +1,8 @@
-"""Feed-forwards that see the token before, norms of the embedding, norms without biases, values of the first layer that are not mixed (whole_models.py)."""
+"""Feed-forwards that see the token before, gates on what they give, norms of the embedding, norms without biases, values of the first layer that are not mixed (whole_models.py)."""
 
 import sys
 
-from whole_models import MOE, RWKV7, check_models
+from whole_models import ATTENTION, MOE, RWKV7, check_models
 
 SHIFTED = {"kind": "dense", "hidden": 24, "activation": "relu2", "token_shift": True}
 
@@ -28,7 +28,24 @@ MODELS = {
         "mixers": {"F": RWKV7 | {"value_mix": False}, "R": RWKV7},
         "ffns": {"D": SHIFTED | {"activation": "swiglu", "bias": True}, "M": MOE},
     },
+    # RWKV-6 as published: a gate on what the feed-forward gives, with a mixture of tokens of its own.
+    "gated": {
+        "num_layers": 3,
+        "layer_pattern": "RRN",
+        "norm": {"kind": "layer", "eps": 1e-5},
+        "embedding_norm": True,
+        "mixers": {"R": {"kind": "rwkv6", "heads": 2, "head_dim": 6, "value_dim": 12, "gate_rank": 5, "mix_rank": 3, "norm_eps": 1e-5}, "N": ATTENTION},
+        "ffns": {"D": SHIFTED | {"output_gate": "sigmoid"}},
+    },
+    # Gates that see no token before, behind a bias.
+    "opened": {
+        "num_layers": 2,
+        "layer_pattern": "NR",
+        "ffn_pattern": "DE",
+        "mixers": {"N": ATTENTION, "R": RWKV7},
+        "ffns": {"D": {"kind": "dense", "hidden": 20, "activation": "geglu", "bias": True, "output_gate": "tanh"}, "E": SHIFTED | {"output_gate": "gelu_tanh", "bias": True}},
+    },
 }
 
 if __name__ == "__main__":
-    sys.exit(check_models("token-shift", MODELS, ("published",), 37, "unbiased"))
+    sys.exit(check_models("token-shift", MODELS, ("published", "gated"), 37, "unbiased"))

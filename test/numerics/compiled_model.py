@@ -25,7 +25,7 @@ def decays(name):
     """Weight decay applies to matrices, embeddings and convolutions."""
     vectors = ("bias", "a_log", "dt_bias", "d", "bq", "bk", "bv", "bo", "sinks", "router_bias", "bf", "bi", "be", "b1", "b2", "b3", "w0", "a0", "u", "k_k", "k_a", "r_k")
     vectors += ("v0", "mu", "lower_bounds", "br", "ba", "bb", "bc", "bz", "bg", "bdt", "bo", "token_rate", "start", "log_dt", "log_a", "a_im", "c_re", "c_im")
-    return "norm" not in name and "lsm.mu_" not in name and not name.endswith("lsm.a") and name.split(".")[-1] not in vectors
+    return "norm" not in name and ".mu_" not in name and not name.endswith("lsm.a") and name.split(".")[-1] not in vectors
 
 
 class CompiledModel:

@@ -75,8 +75,11 @@ class Model:
             adapted = {f"{prefix}.{n}": tape.call(rows.add, w[f"{prefix}.{n}"], matmul(tape, w[f"{prefix}.a"], w[f"{prefix}.{n}_b"]))
                        for n in ("w1", "w3") if f"{prefix}.{n}" in w}
             w = w | adapted
+        of_gate = x
         if spec.get("token_shift", False):
             difference = tape.call(rows.add, token_before(tape, x, self.documents), self.scaled(tape, x, -1.0))
+            if spec.get("output_gate"):
+                of_gate = tape.call(rows.add, x, tape.call(rows.weighted, difference, w[prefix + ".mu_g"]))
             x = tape.call(rows.add, x, tape.call(rows.weighted, difference, w[prefix + ".mu"]))
         biased = lambda y, part: tape.call(rows.bias, y, w[f"{prefix}.{part}"]) if spec.get("bias", False) else y
         opened = self.scaled(tape, biased(tape.linear(x, w[prefix + ".w1"]), "b1"), spec.get("gate_multiplier", 1.0))
@@ -86,7 +89,10 @@ class Model:
             h = tape.call(rows.activation, opened, kind=GATED.get(kind, kind))
         if kind in GATED:
             h = tape.call(rows.mul, h, biased(tape.linear(x, w[prefix + ".w3"]), "b3"))
-        return biased(tape.linear(h, w[prefix + ".w2"]), "b2")
+        y = biased(tape.linear(h, w[prefix + ".w2"]), "b2")
+        if not spec.get("output_gate"):
+            return y
+        return tape.call(rows.mul, y, tape.call(rows.activation, tape.linear(of_gate, w[prefix + ".wg"]), kind=spec["output_gate"]))
 
     def experts(self, tape, x, documents, w, spec, ids):
         kind, k = spec.get("activation", "swiglu"), spec["top_k"]

@@ -43,6 +43,18 @@ TEST(ImportMap, Columns) {
   shape = importedShape(tensor, {6, 4});
   ASSERT_FALSE(shape);
   EXPECT_EQ(shape.status().message(), "has shape [6, 4], whose 4 columns are not 3 by 3");
+  // Neighbours: of every 6 columns 2 from the third.
+  map = parse(R"({"name": "{layer}.w", "columns": [2, 6, 2]})");
+  ASSERT_TRUE(map && *map) << map.status().message();
+  const ImportedTensor &neighbours = (*map)->weights.at("layers.{layer}.w");
+  shape = importedShape(neighbours, {5, 12});
+  ASSERT_TRUE(shape) << shape.status().message();
+  EXPECT_EQ(*shape, (std::vector<int64_t>{5, 4}));
+  taken = takenUnits(neighbours, {5, 12});
+  EXPECT_EQ(taken.groups, 10U);
+  EXPECT_EQ(taken.units, 6U);
+  EXPECT_EQ(taken.first, 2U);
+  EXPECT_EQ(taken.last, 4U);
 }
 
 TEST(ImportMap, Errors) {
@@ -56,6 +68,9 @@ TEST(ImportMap, Errors) {
       {R"({"name": "w", "or": 3})", "or is 3"},
       {R"({"name": "w", "turned": true})", "turned is true"},
       {R"({"name": "w", "columns": [2, 2]})", "columns is array"},
+      {R"({"name": "w", "columns": [2, 4, 3]})", "columns is array"},
+      {R"({"name": "w", "columns": [2, 4, 0]})", "columns is array"},
+      {R"({"name": "w", "columns": [0, 4, 1, 1]})", "columns is array"},
       {R"({"name": "w", "columns": [0, 2], "rows": [0, 1]})", "it has rows and columns"},
   };
   for (auto [tensor, message] : cases) {

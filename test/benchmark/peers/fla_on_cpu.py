@@ -11,8 +11,10 @@ import fla.layers.gla
 import fla.layers.hgrn2
 import fla.layers.kda
 import fla.layers.multiscale_retention
+import fla.layers.rwkv6
 import fla.layers.rwkv7
 import fla.models  # noqa: F401  names its models to transformers
+import fla.models.rwkv6.modeling_rwkv6
 import fla.models.rwkv7.modeling_rwkv7
 import fla.modules.mlp
 from fla.modules import FusedRMSNormGated, GroupNorm, LayerNorm, RMSNorm, RotaryEmbedding, ShortConvolution
@@ -24,6 +26,7 @@ from fla.ops.gla.naive import naive_recurrent_gla
 from fla.ops.kda.gate import naive_kda_gate, naive_kda_lowerbound_gate
 from fla.ops.kda.naive import naive_recurrent_kda
 from fla.ops.retention.naive import naive_retention
+from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
 from fla.ops.rwkv7.fused_addcmul import torch_addcmul_rwkv7
 from fla.ops.rwkv7.fused_k_update import k_update_ref
 from fla.ops.rwkv7.gate_output_correction import gate_output_correction_ref
@@ -113,6 +116,11 @@ def token_shift(x, cu_seqlens=None, output_cache=False, cache=None):
     return F.pad(x, (0, 0, 1, -1)) - x, None
 
 
+def rwkv6(r, k, v, w, u, scale, **more):
+    o, state = naive_recurrent_rwkv6(*(x.transpose(1, 2) for x in (r, k, v, w)), u, scale)
+    return o.transpose(1, 2), state
+
+
 def rwkv7(r, w, k, v, a, scale, b=None, kk=None, **more):
     assert scale == 1.0
     a, b = (a, b) if kk is None else (-kk, kk * a)
@@ -133,6 +141,7 @@ fla.layers.attn.flash_attn_func = attention
 fla.layers.gated_deltanet.GatedDeltaNet._use_fused_qkv_conv = lambda self, **more: False
 fla.layers.hgrn2.rms_norm_linear = lambda x, weight, bias, out, out_bias: F.linear(rms(x, weight, 1e-5), out, out_bias)  # 1e-5: its own
 fla.models.rwkv7.modeling_rwkv7.token_shift = fla.layers.rwkv7.token_shift = token_shift
+fla.models.rwkv6.modeling_rwkv6.token_shift = fla.layers.rwkv6.token_shift = lambda x, cu_seqlens=None: token_shift(x)[0]
 fla.layers.rwkv7.fused_addcmul_rwkv7 = torch_addcmul_rwkv7
 fla.layers.rwkv7.fused_k_rwkv7 = k_update_ref
 fla.layers.rwkv7.gate_output_correction = gate_output_correction_ref
@@ -142,6 +151,7 @@ for layer, names, made in ((fla.layers.gla, ("chunk_gla", "fused_recurrent_gla")
                            (fla.layers.multiscale_retention, ("chunk_retention", "fused_recurrent_retention"), retention),
                            (fla.layers.delta_net, ("chunk_delta_rule", "fused_recurrent_delta_rule"), delta),
                            (fla.layers.gated_deltanet, ("chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"), gated_delta),
+                           (fla.layers.rwkv6, ("chunk_rwkv6", "fused_recurrent_rwkv6"), rwkv6),
                            (fla.layers.rwkv7, ("chunk_rwkv7", "fused_mul_recurrent_rwkv7"), rwkv7),
                            (fla.layers.kda, ("chunk_kda", "fused_recurrent_kda"), kda)):
     for name in names:

@@ -246,6 +246,8 @@ FLA = {
     # Bounds of decays that layers learn together, attention's counted.
     "hgrn2": [{"expand_ratio": 16}, HYBRID | {"expand_ratio": None, "num_heads": 2, "norm_eps": 1e-3, "tie_word_embeddings": True},
               {"expand_ratio": 32, "use_lower_bound": False, "intermediate_size": 96, "use_short_conv": True, "conv_size": 3}],
+    "rwkv6": [{"num_heads": 4}, HYBRID | {"num_heads": 2, "expand_k": 1.0, "expand_v": 2.0, "proj_low_rank_dim": 12, "gate_low_rank_dim": 20, "norm_first": False,
+                                          "norm_bias": False, "norm_eps": 1e-3, "fuse_norm": False, "hidden_act": "relu", "intermediate_size": 96, "tie_word_embeddings": True}],
     # A first layer without a mixture of values, feed-forwards that see the token before. (Of other widths of values its initial values know nothing.)
     "rwkv7": [{"head_dim": 16}, {"head_dim": None, "num_heads": 2, "value_dim": [64, 64, 64], "decay_low_rank_dim": 8, "a_low_rank_dim": 12, "v_low_rank_dim": 20,
                                  "gate_low_rank_dim": 24, "norm_first": False, "norm_bias": False, "norm_eps": 1e-3, "fuse_norm": False, "hidden_act": "relu",
@@ -362,7 +364,7 @@ def compare(family, more, folder):
     for name, weight in model.named_parameters():
         if weight.ndim == 1 or name.endswith(("A_log", "proj_bias")):  # norms and biases begin all alike, decay rates in all channels
             weight.data += 0.3 * torch.randn_like(weight)
-        if family == "rwkv7":  # much of it begins as 0, or all but
+        if family in ("rwkv6", "rwkv7"):  # much of it begins as 0, or all but
             weight.data += 0.2 * torch.randn_like(weight)
         if name.endswith("lower_bounds"):  # all alike
             weight.data += torch.randn_like(weight)
