@@ -27,7 +27,11 @@ ContentHash Tokenizer::hash() const {
 
 std::optional<int32_t> Tokenizer::tokenOf(std::string_view content) const {
   std::optional<int32_t> token = added.tokenOf(content);
-  return token ? token : model.tokenOf(content);
+  return token ? token : std::visit([&](const auto &tokens) { return tokens.tokenOf(content); }, model);
+}
+
+const std::unordered_map<int32_t, std::string> &Tokenizer::texts() const {
+  return std::visit([](const auto &tokens) -> const auto & { return tokens.texts(); }, model);
 }
 
 Expected<std::vector<int32_t>> TextEncoder::encode(std::string_view text, bool whole) {
@@ -43,7 +47,7 @@ Expected<std::vector<int32_t>> TextEncoder::encode(std::string_view text, bool w
       tokens.insert(tokens.end(), found->second.begin(), found->second.end());
     } else {
       size_t begin = tokens.size();
-      tokenizer->model.encode(piece.text, tokens);
+      std::visit([&](const auto &model) { model.encode(piece.text, tokens); }, tokenizer->model);
       if (piece.text.size() <= longestKnown && known.size() < mostKnown)
         known.emplace(std::move(piece.text),
                       std::vector<int32_t>(tokens.begin() + static_cast<std::ptrdiff_t>(begin), tokens.end()));
@@ -67,8 +71,8 @@ Expected<std::string> TextDecoder::add(int32_t token) {
       return std::string();
     return decoder.add(added->content);
   }
-  auto text = tokenizer->model.texts().find(token);
-  return text == tokenizer->model.texts().end() ? Expected<std::string>(std::string()) : decoder.add(text->second);
+  auto text = tokenizer->texts().find(token);
+  return text == tokenizer->texts().end() ? Expected<std::string>(std::string()) : decoder.add(text->second);
 }
 
 TextEncoders::TextEncoders(std::shared_ptr<const Tokenizer> tokenizer, unsigned threads)

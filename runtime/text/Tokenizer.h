@@ -1,5 +1,6 @@
 // Text to tokens and back, as Hugging Face's tokenizer.json says: added tokens, normalizers, pre-tokenizers, byte pair
-// encoding, the tokens put around a text, and the decoder; or as tiktoken.model does, with tokenizer_config.json beside it.
+// encoding, the tokens put around a text, and the decoder; or as tiktoken.model does, with tokenizer_config.json beside it;
+// or as the World vocabulary does.
 // What such a file may say and this does not read is refused by name, with what is read: no text is ever cut otherwise than
 // its model was trained with.
 #pragma once
@@ -7,17 +8,19 @@
 #include "runtime/io/File.h"
 #include "runtime/text/AddedTokens.h"
 #include "runtime/text/BytePairs.h"
+#include "runtime/text/LongestTokens.h"
 #include "runtime/text/TokenDecoder.h"
 
 #include <memory>
 #include <span>
+#include <variant>
 
 namespace braid::runtime {
 
 class Tokenizer {
 public:
   // The names that they have in a directory, the first that is there counts (those of CheckpointIndex).
-  static constexpr std::string_view files[] = {"tokenizer.json", "tiktoken.model"};
+  static constexpr std::string_view files[] = {"tokenizer.json", "tiktoken.model", "rwkv_vocab_v20230424.txt"};
   // What lies beside the second.
   static constexpr std::string_view ranksConfig = "tokenizer_config.json";
   static std::optional<std::string> fileIn(const std::string &directory) {
@@ -27,13 +30,15 @@ public:
     return std::nullopt;
   }
 
-  // Such a file (or one whose name ends with .tiktoken), or a directory with one.
+  // Such a file (or one whose name ends with .tiktoken, or is rwkv_vocab*.txt), or a directory with one.
   static Expected<std::shared_ptr<const Tokenizer>> load(const std::string &path);
   // The text of a tokenizer.json; `path` is for errors.
   static Expected<std::shared_ptr<const Tokenizer>> parse(std::string_view json, const std::string &path);
   // Those of a tiktoken.model and of the tokenizer_config.json beside it.
   static Expected<std::shared_ptr<const Tokenizer>> parseRanks(std::string_view ranks, std::string_view config,
                                                                const std::string &path);
+  // That of a rwkv_vocab_v20230424.txt.
+  static Expected<std::shared_ptr<const Tokenizer>> parseWorld(std::string_view vocabulary, const std::string &path);
 
   // A file that says how texts are read.
   struct Source {
@@ -61,7 +66,10 @@ private:
   AddedTokens added;
   Normalizer normalizer;
   PreTokenizer preTokenizer;
-  BytePairs model;
+  // The text of every token but added ones.
+  const std::unordered_map<int32_t, std::string> &texts() const;
+
+  std::variant<BytePairs, LongestTokens> model;
   Decoder decoder;
   std::vector<int32_t> prefixTokens, suffixTokens;
   int64_t vocabularySize = 0;

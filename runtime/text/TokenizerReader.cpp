@@ -185,11 +185,12 @@ TokenizerReader::Result TokenizerReader::readJson(std::string_view text, const s
   BRAID_ASSIGN(TokenizerFields top, TokenizerFields::of(json, ""));
   auto result = std::make_shared<Tokenizer>();
   result->sourceFiles = {{std::string(Tokenizer::files[0]), path, contentHash(std::as_bytes(std::span(text)))}};
-  BRAID_ASSIGN(result->model, readBytePairs(top));
+  BRAID_ASSIGN(BytePairs pairs, readBytePairs(top));
   BRAID_ASSIGN(result->normalizer, readNormalizer(top));
   BRAID_ASSIGN(result->preTokenizer, readPreTokenizer(top));
   BRAID_ASSIGN(result->decoder, readDecoder(top));
-  BRAID_ASSIGN(std::vector<AddedToken> added, readAddedTokens(top, result->model));
+  BRAID_ASSIGN(std::vector<AddedToken> added, readAddedTokens(top, pairs));
+  result->model = std::move(pairs);
   BRAID_ASSIGN(result->added, AddedTokens::make(std::move(added), result->normalizer));
   if (!top.lacks("post_processor")) {
     int left = mostProcessors;
@@ -202,7 +203,7 @@ TokenizerReader::Result TokenizerReader::readJson(std::string_view text, const s
 
 TokenizerReader::Result TokenizerReader::whole(std::shared_ptr<Tokenizer> tokenizer) {
   int32_t greatest = -1;
-  for (const auto &[token, name] : tokenizer->model.texts())
+  for (const auto &[token, name] : tokenizer->texts())
     greatest = std::max(greatest, token);
   for (const AddedToken &token : tokenizer->added.all())
     greatest = std::max(greatest, token.token);
@@ -225,17 +226,24 @@ Expected<std::shared_ptr<const Tokenizer>> Tokenizer::parseRanks(std::string_vie
   return TokenizerReader::readRanks(ranks, config, path);
 }
 
+Expected<std::shared_ptr<const Tokenizer>> Tokenizer::parseWorld(std::string_view vocabulary, const std::string &path) {
+  Expected<std::shared_ptr<const Tokenizer>> tokenizer = TokenizerReader::readWorld(vocabulary, path);
+  return tokenizer ? std::move(tokenizer) : tokenizer.status().withContext(path);
+}
+
 Expected<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string &path) {
   std::error_code error;
   std::string file = path;
   if (std::filesystem::is_directory(path, error)) {
     std::optional<std::string> inside = fileIn(path);
     if (!inside)
-      return Status::error(ErrorCode::notFound, "{}: holds neither {} nor {}", path, files[0], files[1]);
+      return Status::error(ErrorCode::notFound, "{}: holds no {}, {} or {}", path, files[0], files[1], files[2]);
     file = *std::move(inside);
   }
   BRAID_ASSIGN(std::string text, readTextFile(file));
   std::string name = std::filesystem::path(file).filename();
+  if (name.starts_with("rwkv_vocab") && name.ends_with(".txt"))
+    return parseWorld(text, file);
   if (!name.ends_with(".tiktoken") && name != files[1])
     return parse(text, file);
   std::string beside = std::filesystem::path(file).replace_filename(ranksConfig);

@@ -1,4 +1,4 @@
-// Reads tokenizer.json, and the files of tiktoken.
+// Reads tokenizer.json, the files of tiktoken, and the World vocabulary.
 #pragma once
 
 #include "runtime/text/Tokenizer.h"
@@ -51,6 +51,7 @@ public:
   using Result = Expected<std::shared_ptr<const Tokenizer>>;
   static Result readJson(std::string_view text, const std::string &path);
   static Result readRanks(std::string_view ranks, std::string_view config, const std::string &path);
+  static Result readWorld(std::string_view text, const std::string &path);
 
 private:
   // A tokenizer that has all of its parts.

@@ -57,7 +57,7 @@ struct CheckpointIndex {
       files; // every file that a piece names, the tokenizer, and what lay beside it
 
   std::string toJson() const;
-  static constexpr std::string_view tokenizerFiles[] = {"tokenizer.json", "tiktoken.model"},
+  static constexpr std::string_view tokenizerFiles[] = {"tokenizer.json", "tiktoken.model", "rwkv_vocab_v20230424.txt"},
                                     templateFile = "chat_template.jinja";
   // Adds the line with the content hash to a JSON object whose last line is "}".
   static std::string seal(std::string json);

@@ -102,12 +102,13 @@ void npy(std::span<const uint8_t> bytes) {
     std::abort();
 }
 
-// A tokenizer.json, or ranks, an empty line and what lies beside them; and what it makes of some texts and tokens.
+// A tokenizer.json, or ranks, an empty line and what lies beside them, or the World vocabulary; and what it makes of some texts and tokens.
 void tokenizer(std::span<const uint8_t> bytes) {
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   size_t border = text.starts_with('{') ? text.npos : text.find("\n\n");
-  auto read = border == text.npos ? Tokenizer::parse(text, "fuzz")
-                                  : Tokenizer::parseRanks(text.substr(0, border), text.substr(border + 2), "fuzz");
+  auto read = text.starts_with("1 '") ? Tokenizer::parseWorld(text, "fuzz")
+              : border == text.npos   ? Tokenizer::parse(text, "fuzz")
+                                      : Tokenizer::parseRanks(text.substr(0, border), text.substr(border + 2), "fuzz");
   if (!read)
     return;
   TextEncoder encoder(*read);

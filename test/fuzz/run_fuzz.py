@@ -86,6 +86,7 @@ def tokenizer_seeds():
         yield json.dumps(tokenizer, ensure_ascii=False).encode()
     folder = os.path.join(ROOT, "test", "tokenizers", "kimi")
     yield b"\n".join(open(os.path.join(folder, name), "rb").read() for name in ("tiktoken.model", "tokenizer_config.json"))
+    yield open(os.path.join(ROOT, "test", "tokenizers", "rwkv", "rwkv_vocab_v20230424.txt"), "rb").read()
 
 
 def template_seeds():

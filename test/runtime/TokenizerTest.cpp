@@ -1,4 +1,4 @@
-// Tokenizers: what Hugging Face's tokenizers (of ranks: tiktoken) made of the texts in test/tokenizers
+// Tokenizers: what Hugging Face's tokenizers (of ranks: tiktoken; of the World vocabulary: rwkv) made of the texts in test/tokenizers
 // (benchmark/peers/tokens.py wrote them), and what is said of files that are read otherwise there.
 #include "test/runtime/TrainFixture.h"
 
@@ -39,7 +39,7 @@ TEST(Tokenizers, TextsAreThoseOfTheLibrary) {
     ++kinds;
     auto tokenizer = Tokenizer::load(path.string());
     ASSERT_TRUE(tokenizer) << tokenizer.message();
-    EXPECT_EQ((*tokenizer)->path(), (entry.is_directory() ? path / "tiktoken.model" : path).string());
+    EXPECT_EQ((*tokenizer)->path(), entry.is_directory() ? *Tokenizer::fileIn(path.string()) : path.string());
     std::vector<std::string> texts;
     std::vector<std::vector<int32_t>> expected;
     TextEncoder encoder(*tokenizer);
@@ -68,7 +68,86 @@ TEST(Tokenizers, TextsAreThoseOfTheLibrary) {
     ASSERT_TRUE(all) << all.message();
     EXPECT_EQ(*all, expected);
   }
-  EXPECT_EQ(kinds, 16);
+  EXPECT_EQ(kinds, 17);
+}
+
+// All bytes, from 1 on.
+std::string vocabularyOfBytes() {
+  std::string lines;
+  for (int byte = 0; byte < 256; ++byte)
+    lines += fmt::format("{} {}'\\x{:02x}' 1\n", byte + 1, byte < 0x80 ? "" : "b", byte);
+  return lines;
+}
+
+TEST(Tokenizers, World) {
+  // As repr() writes texts, and bytes that are none; of tokens that begin alike the longest, or a shorter one where it ends elsewhere.
+  std::string lines = vocabularyOfBytes() + R"(300 'ab' 2
+301 'abcd' 4
+302 "'a" 2
+303 '"\'\t' 3
+304 'é\x85\u200b\U0001f600' 11
+305 b'\xa9\'"' 3)";
+  auto read = Tokenizer::parseWorld(lines + "\r\n\n", "a/rwkv_vocab_v20230424.txt");
+  ASSERT_TRUE(read) << read.message();
+  const std::shared_ptr<const Tokenizer> &tokenizer = *read;
+  TextEncoder encoder(tokenizer);
+  EXPECT_EQ(*encoder.encode("abcabcd<|rwkv_tokenizer_end_of_text|>ab"),
+            (std::vector<int32_t>{300, 'c' + 1, 301, 0, 300}));
+  EXPECT_EQ(*encoder.encode("'a'\"'\t\"'"), (std::vector<int32_t>{302, '\'' + 1, 303, '"' + 1, '\'' + 1}));
+  EXPECT_EQ(*encoder.encode("\u00e9'\"\u00e9\u0085\u200b\U0001f600\u00e9\u0085"),
+            (std::vector<int32_t>{0xc3 + 1, 305, 304, 0xc3 + 1, 0xa9 + 1, 0xc2 + 1, 0x85 + 1}));
+  EXPECT_EQ(decoded(tokenizer, {301, 0, 400, 0xc3 + 1, 305}, false), "abcd\u00e9'\"");
+  EXPECT_EQ(decoded(tokenizer, {301, 0}, true), "abcd<|rwkv_tokenizer_end_of_text|>");
+  EXPECT_EQ(tokenizer->tokenOf("abcd"), 301);
+  EXPECT_EQ(tokenizer->tokenOf("abc"), std::nullopt);
+  EXPECT_EQ(tokenizer->tokenOf("<|rwkv_tokenizer_end_of_text|>"), 0);
+  EXPECT_EQ(tokenizer->vocabulary(), 306);
+  EXPECT_EQ(tokenizer->sources().size(), 1u);
+}
+
+TEST(Tokenizers, WhatWorldMayNotSay) {
+  auto message = [](const std::string &lines) {
+    auto read = Tokenizer::parseWorld(lines, "a.txt");
+    EXPECT_FALSE(read) << lines;
+    return std::string(read.message());
+  };
+  std::string valid =
+      "; valid: a number from 1 to 16777215, a text or bytes as Python writes them, and how many bytes they are";
+  for (const char *line : {"300",
+                           "300 'a'",
+                           "'a' 1",
+                           "0 'ab' 2",
+                           "-1 'ab' 2",
+                           "16777216 'ab' 2",
+                           "300 ab 2",
+                           "300 'ab 2",
+                           "300 'ab\" 2",
+                           "300 ab' 2",
+                           "300 'ab' x",
+                           "300 'ab'  ",
+                           "300 '' 0",
+                           "300 b'' 0",
+                           "300 ' 1",
+                           "300 'a'b' 3",
+                           "300 u'ab' 2",
+                           "300 'a\\' 2",
+                           "300 'a\\q' 2",
+                           "300 'a\\x4' 2",
+                           "300 'a\\xg0' 2",
+                           "300 '\\ud800' 3",
+                           "300 '\\U00110000' 4",
+                           "300 b'\\u0041' 1",
+                           "300 b'\u00e9' 2",
+                           "300 '\\x' 1"})
+    EXPECT_EQ(message(vocabularyOfBytes() + line).find("a.txt: line 257: is '" + std::string(line).substr(0, 3)), 0u)
+        << line;
+  EXPECT_EQ(message("0 'ab' 2"), "a.txt: line 1: is '0 'ab' 2'" + valid);
+  EXPECT_EQ(message("1 '\u00e9' 1"), "a.txt: line 1: '\\u00e9' has 2 bytes, and not 1");
+  EXPECT_EQ(message("1 '\\x00' 1\n3 '\\x02' 1"), "a.txt: the byte 0x01 is no token");
+  EXPECT_EQ(message(""), "a.txt: the byte 0x00 is no token");
+  EXPECT_EQ(message(vocabularyOfBytes() + "300 'ab' 2\n301 'ab' 2"), "a.txt: 'ab' has the numbers 300 and 301");
+  EXPECT_EQ(message(vocabularyOfBytes() + "300 'ab' 2\n300 'ac' 2"), "a.txt: 'ab' and 'ac' both have number 300");
+  EXPECT_EQ(message(vocabularyOfBytes() + "7 'ab' 2"), "a.txt: '\\u0006' and 'ab' both have number 7");
 }
 
 constexpr std::string_view configOfRanks =

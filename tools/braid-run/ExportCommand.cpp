@@ -21,8 +21,10 @@ Status remarkOtherTokenizer(const std::string &checkpoint, const std::string &li
   if (isImported(checkpoint)) // of no training of ours
     return Status::success();
   BRAID_ASSIGN(CheckpointIndex index, readIndex(checkpoint));
-  for (std::string_view name :
-       {CheckpointIndex::tokenizerFiles[0], CheckpointIndex::tokenizerFiles[1], CheckpointIndex::templateFile}) {
+  std::vector<std::string_view> names(std::begin(CheckpointIndex::tokenizerFiles),
+                                      std::end(CheckpointIndex::tokenizerFiles));
+  names.push_back(CheckpointIndex::templateFile);
+  for (std::string_view name : names) {
     auto ours = index.files.find(name);
     std::string theirs = fmt::format("{}/{}", like, name);
     if (ours == index.files.end() || !pathExists(theirs))

@@ -247,7 +247,7 @@ Action addTokenize(CLI::App &command) {
   auto options = std::make_shared<Options>();
   command
       .add_option("--tokenizer", options->tokenizer,
-                  "tokenizer.json or tiktoken.model of transformers, or a directory with one")
+                  "tokenizer.json or tiktoken.model of transformers, rwkv_vocab_*.txt of RWKV, or a directory with one")
       ->required()
       ->type_name("FILE");
   CLI::Option_group *input = command.add_option_group("input");

@@ -16,7 +16,8 @@ CLI::Option *addTokenizerOption(CLI::App &command, std::string &path) {
   return command
       .add_option(
           "--tokenizer", path,
-          "tokenizer.json or tiktoken.model of transformers, or a directory with one, that reads texts (default: "
+          "tokenizer.json or tiktoken.model of transformers, rwkv_vocab_*.txt of RWKV, or a directory with one, that "
+          "reads texts (default: "
           "bytes, where the program's tokens are; else that beside the weights)")
       ->type_name("FILE");
 }

@@ -1,9 +1,9 @@
-"""Tokenizers as they are published, read by Hugging Face's tokenizers (or tiktoken) and by braid-run: do both give the same tokens?
+"""Tokenizers as they are published, read by Hugging Face's tokenizers (or tiktoken, or rwkv) and by braid-run: do both give the same tokens?
 
-  tokens.py [--texts N] [--seed N] [--braid-run PATH] [--timing-bytes N] [--any-character] [KIND or tokenizer.json..]
+  tokens.py [--texts N] [--seed N] [--braid-run PATH] [--timing-bytes N] [--any-character] [KIND or FILE..]
   tokens.py --write FOLDER [KIND..]
 
-Needs the packages tokenizers and, for kinds of ranks, tiktoken, and braid-run in PATH; no GPU. A kind is a small BPE, trained here on this repository's
+Needs the packages tokenizers and, for kinds of ranks, tiktoken, for rwkv, rwkv, and braid-run in PATH; no GPU. A FILE is a tokenizer.json, or a folder or file of the other two. A kind is a small BPE, trained here on this repository's
 text, within what a family of published models puts around it: normalizer, pre-tokenizer, post-processor, decoder, added
 tokens, flags of the model. For each kind, both make tokens of random texts (special ones too), and texts of these and
 of random tokens. Prints the first three differences in full, and how long both took for a larger file. Exit status 1
@@ -11,7 +11,7 @@ where anything differs.
 
 With --write, writes the kinds as FOLDER/KIND.json, and what tokenizers makes of hard texts as FOLDER/KIND.cases.jsonl:
 of each "text" the "tokens", the "plain" ones (without those that the post-processor adds), and what the former give,
-"decoded" without special tokens and "decoded_all". A kind of ranks is a folder with tiktoken.model and tokenizer_config.json.
+"decoded" without special tokens and "decoded_all". A kind of ranks is a folder with tiktoken.model and tokenizer_config.json, and rwkv one with its vocabulary.
 
 This file isn't named for the package: its neighbours would import it in the package's place.
 """
@@ -389,6 +389,18 @@ def odd_unknown():
                     sequence("decoders", {"type": "ByteFallback"}, space), unk_token="<unk>", byte_fallback=True)
 
 
+@kind
+def rwkv():
+    """RWKV's models: the longest token that a text goes on with. Some end inside of characters, some within others' beginnings."""
+    vocab, _ = train_bytes(480, None, byte_level())
+    words = {bytes(BYTES[letter] for letter in word) for word in vocab}
+    words |= {word.encode() for word in ("\n\n", "\r\n", "\t\t", " '", "'\"", "\\n", '"\\', "aaaa", "aaaaaaa", " the river", "\u3000\u3000", "日本", "é")}
+    words |= {b"\xe6\x97", b"\x97\xa5\xe6", b"\xa5\xe6\x9c", b"\xe0\xa4"}
+    single = [bytes([byte]) for byte in range(256)]
+    # Its numbers begin with 1, and follow the lengths.
+    return {"longest": {word: at for at, word in enumerate(single + sorted(words - set(single), key=lambda word: (len(word), word)), 1)}}
+
+
 MORE = {
     "odd_added": ["a  <mask>  b", "<mask>  <mask>x", " <mas <mask <maskx>", "a <r>  b<r>\n\t c", "<r>   <mask>",
                   "x <b>\u00a0<b> y", "word words sword a word.", "word<b>or", "éé日é 日é", "a b a  b", "x  <mask>",
@@ -402,6 +414,7 @@ MORE = {
     "gemma": ["a\n\nb\n\n\nc\n\n\n\nd\n", "x▁▁y", ".\n a"],
     "neox": ["a" + " " * 13 + "b" + " " * 25 + "c", "x  \n  y"],
     "llama3": ["the the of the, 1234 123", "I'll Germany"],
+    "rwkv": ["aaaaaaaaaaaaaa aaa", "\\n'\"\n\n\n\r\n", "日本日", " the rivers the rive", "<|rwkv_tokenizer_end_of_text|"],
     "kimi": ["aaaaaaa aaaa aaaaaa", "thethethethe xthethe", "<|reserved_token_%d|>x" % 500, "大河abc大河12河", "Étéa大b"],
 }
 
@@ -442,16 +455,73 @@ class Ranks:
     no_padding = no_truncation
 
 
+class Longest:
+    """RWKV's own, which knows nothing of a token beside those of its file, with the names that tokenizers has."""
+
+    end = "<|rwkv_tokenizer_end_of_text|>"
+
+    def __init__(self, path):
+        from rwkv.rwkv_tokenizer import TRIE_TOKENIZER
+
+        self.library = TRIE_TOKENIZER(str(path))
+
+    def encode(self, text, add_special_tokens=True):
+        first, *others = [self.library.encode(part) for part in text.split(self.end)]
+        return argparse.Namespace(ids=first + [token for part in others for token in [0] + part])
+
+    def encode_batch(self, texts):
+        return [self.encode(text) for text in texts]
+
+    def decode(self, tokens, skip_special_tokens):
+        spelled = lambda token: self.library.decodeBytes([token]) if token else b"" if skip_special_tokens else self.end.encode()
+        return b"".join(map(spelled, tokens)).decode(errors="replace")
+
+    def get_vocab(self):
+        return {self.id_to_token(token): token for token in (0, *self.library.idx2token)}
+
+    def id_to_token(self, token):
+        return repr(self.library.idx2token[token]) if token else self.end
+
+    def no_truncation(self):
+        pass
+
+    no_padding = no_truncation
+
+
+def vocabulary_in(path):
+    """RWKV's, of a folder or itself."""
+    return next((one for one in (path, *path.glob("*")) if one.name.startswith("rwkv_vocab")), None)
+
+
 def library_of(path):
+    if vocabulary_in(path):
+        return Longest(vocabulary_in(path))
     return Ranks(path) if path.is_dir() else tokenizers.Tokenizer.from_file(str(path))
 
 
+def is_folder(made):
+    return "ranks" in made or "longest" in made
+
+
+def text(word):
+    """Of bytes the text that they are, or themselves."""
+    try:
+        return word.decode()
+    except UnicodeDecodeError:
+        return word
+
+
 def write_kind(made, path):
-    """Ranks as a folder, others as a file."""
-    if "ranks" not in made:
+    """Ranks, and RWKV's vocabulary, as a folder, others as a file."""
+    if not is_folder(made):
         path.write_bytes((dump(made) + "\n").encode())
         return
     path.mkdir(exist_ok=True)
+    if "longest" in made:
+        literals = ((one, repr(text(one))) for one in made["longest"])
+        lines = (f"{made['longest'][one]} {literal} {len(one)}\n" for one, literal in literals)
+        (path / "rwkv_vocab_v20230424.txt").write_bytes("".join(lines).encode())
+        return
     lines = (base64.b64encode(one) + b" %d\n" % rank for one, rank in made["ranks"].items())
     (path / "tiktoken.model").write_bytes(b"".join(lines))
     (path / "tokenizer_config.json").write_bytes((dump(made["config"]) + "\n").encode())
@@ -464,6 +534,8 @@ def added_in(made):
 
 def around(made):
     """Hard texts of the added tokens of one."""
+    if "longest" in made:
+        made = {"added_tokens": [{"content": Longest.end}]}
     a, b, c = (added_in(made.get("config", made)) * 3)[-3:]
     return [f"a{a}b {a} c", f" {a}  {a}\n x", b, b + b + " ", c[:-1] + " " + c[1:]]
 
@@ -491,7 +563,7 @@ def dump(value):
 
 def write(name, folder):
     made, cases = KINDS[name](), folder / f"{name}.cases.jsonl"
-    file = folder / (name if "ranks" in made else f"{name}.json")
+    file = folder / (name if is_folder(made) else f"{name}.json")
     write_kind(made, file)
     library = library_of(file)
     texts = HARD + ALSO[list(KINDS).index(name) % 2::2] + MORE.get(name, []) + around(made)
@@ -501,7 +573,7 @@ def write(name, folder):
     for one in read:
         if case(again, one["text"]) != one:
             sys.exit(f"{cases}: {ascii(one['text'])} isn't read back")
-    size = len(made["ranks"] if "ranks" in made else made["model"]["vocab"])
+    size = len(made.get("ranks") or made.get("longest") or made["model"]["vocab"])
     print(f"{name}  {size} tokens; {len(read)} texts, {cases.stat().st_size} bytes")
 
 
@@ -599,7 +671,8 @@ def compare(name, file, options, folder, pool):
     library = library_of(file)
     library.no_truncation()
     library.no_padding()
-    added = added_in(json.loads((file / "tokenizer_config.json" if file.is_dir() else file).read_bytes()))
+    beside = file / "tokenizer_config.json" if file.is_dir() else file
+    added = [Longest.end] if vocabulary_in(file) else added_in(json.loads(beside.read_bytes()))
     draw = random.Random(f"{options.seed} {name}")
     texts, data = random_texts(draw, options.texts, library, added, pool), folder / "data.jsonl"
     expected = [encode(library, text) for text in texts]
@@ -626,7 +699,7 @@ def compare(name, file, options, folder, pool):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="KIND or tokenizer.json", help=", ".join(KINDS))
+    parser.add_argument("names", nargs="*", metavar="KIND or FILE", help=", ".join(KINDS))
     parser.add_argument("--write", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--texts", type=int, default=2000, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
@@ -656,7 +729,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             made = KINDS[name]() if name in KINDS else {}
-            file = folder / ("ranks" if "ranks" in made else "tokenizer.json") if made else pathlib.Path(name)
+            file = folder / ("folder" if is_folder(made) else "tokenizer.json") if made else pathlib.Path(name)
             if made:
                 write_kind(made, file)
             wrong += compare(name, file, options, folder, pool)
