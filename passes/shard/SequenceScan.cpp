@@ -125,7 +125,7 @@ template <typename Scan> SequenceSharder::Segment SequenceSharder::segment(Scan 
   RankedTensorType state = typeOf(local(op.getInitialState()));
   SmallVector<int64_t> x{1};
   llvm::append_range(x, state.getShape());
-  SmallVector<int64_t> p(ArrayRef(x).take_front(3));
+  SmallVector<int64_t> p(ArrayRef<int64_t>(x).take_front(3));
   p.append(ScanTraits(op.getClassId()).transition(state.getDimSize(2), state.getDimSize(3)));
   auto type = [&](ArrayRef<int64_t> shape) { return RankedTensorType::get(shape, state.getElementType()); };
   auto segment = LsmSegmentOp::create(
