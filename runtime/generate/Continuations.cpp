@@ -121,6 +121,7 @@ Status Continuations::keep(size_t at) {
 Expected<size_t> Continuations::begin(uint64_t id, Text text) {
   BRAID_TRY(checkPrompt(generator, text.prompt, text.maxTokens));
   BRAID_ASSIGN(Sampler sampler, Sampler::create(text.sampler, generator.vocabulary(), options.choices));
+  sampler.read(text.prompt);
   if (text.scoresPrompt)
     BRAID_TRY(generator.checkScores());
   size_t reused = 0, at = placeFor(&text, reused), shared = 0;

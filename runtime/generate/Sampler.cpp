@@ -18,7 +18,10 @@ Expected<Sampler> Sampler::create(const SamplerOptions &options, size_t vocabula
     return Status::error("top-k: {}; valid: 0 (all tokens) or above", options.topK);
   if (!(options.topP > 0 && options.topP <= 1))
     return Status::error("top-p: {}; valid: above 0, up to 1", options.topP);
-  return Sampler(options, std::min(limit, vocabulary));
+  if (!(options.minP >= 0 && options.minP <= 1))
+    return Status::error("min-p: {}; valid: 0 (all tokens) to 1", options.minP);
+  BRAID_ASSIGN(Penalties penalties, Penalties::create(options.penalties, vocabulary));
+  return Sampler(options, std::min(limit, vocabulary), std::move(penalties));
 }
 
 // Whole blocks of lanes and no branches, so that this is vector code.
@@ -187,6 +190,18 @@ Sampler::Kept Sampler::keepGroups(std::span<const float> logits, Weighing &weigh
 
 Expected<int32_t> Sampler::sample(std::span<const float> logits, uint64_t position) {
   logits = logits.first(std::min(limit, logits.size()));
+  if (!penalties.areNone()) {
+    adjusted.assign(logits.begin(), logits.end());
+    penalties.apply(adjusted);
+    logits = adjusted;
+  }
+  Expected<int32_t> token = choose(logits, position);
+  if (token)
+    penalties.drawn(*token);
+  return token;
+}
+
+Expected<int32_t> Sampler::choose(std::span<const float> logits, uint64_t position) {
   if (logits.empty())
     return Status::error("there are no logits to choose from");
   int32_t likeliest = firstLargest(logits);
@@ -204,6 +219,15 @@ Expected<int32_t> Sampler::sample(std::span<const float> logits, uint64_t positi
 
   float scale = 1 / std::max(static_cast<float>(options.temperature), std::numeric_limits<float>::min());
   Weighing weighing{highest, scale, 0};
+  if (options.minP > 0) {
+    if (logits.data() != adjusted.data())
+      adjusted.assign(logits.begin(), logits.end());
+    auto least = static_cast<float>(options.minP);
+    for (float &logit : adjusted)
+      logit = exponential((logit - highest) * scale) < least ? -INFINITY : logit;
+    logits = adjusted;
+    firstLargest(logits);
+  }
   bool some = options.topK > 0 && static_cast<size_t>(options.topK) < logits.size();
   Kept kept = some ? keepLikeliest(logits, weighing) : keepGroups(logits, weighing);
   double threshold = randomUnit(options.seed, RandomStream::sampling, position) * kept.weight;

@@ -284,6 +284,12 @@ Expected<std::unique_ptr<ApiAnswer>> Api::answer(Expected<ApiRequest> read) {
   draws.temperature = request.temperature.value_or(draws.temperature);
   draws.topP = request.topP.value_or(draws.topP);
   draws.topK = request.topK.value_or(draws.topK);
+  draws.minP = request.minP.value_or(draws.minP);
+  PenaltyOptions &penalties = draws.penalties;
+  penalties.repetition = request.repetitionPenalty.value_or(penalties.repetition);
+  penalties.presence = request.presencePenalty.value_or(penalties.presence);
+  penalties.frequency = request.frequencyPenalty.value_or(penalties.frequency);
+  penalties.bias = request.logitBias;
   uint64_t seed = request.seed ? *request.seed : randomNumber();
   for (const Json &prompt : request.prompts) {
     BRAID_ASSIGN(std::vector<int32_t> tokens, model.tokensOf(prompt, /*addsSpecial=*/true));

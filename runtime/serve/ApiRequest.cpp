@@ -4,6 +4,7 @@
 #include "runtime/io/Words.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace braid::runtime {
@@ -121,6 +122,25 @@ void readStops(Members &members, ApiRequest &request) {
     members.fail("stop", request.stops.size(), fmt::format("at most {} texts", ApiRequest::mostStops));
 }
 
+// {"50256": -100}: numbers of tokens, and what is added to their logits.
+void readBias(Members &members, ApiRequest &request) {
+  constexpr double most = PenaltyOptions::maxBias;
+  const Json *all = members.find("logit_bias");
+  if (!all)
+    return;
+  if (!all->is_object())
+    return members.fail("logit_bias", *all, "an object, {\"token number\": bias}");
+  for (const auto &[key, bias] : all->items()) {
+    int32_t token = -1;
+    auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc() || end != key.data() + key.size() || token < 0)
+      return members.fail("logit_bias", Json(key), "numbers of tokens, as texts, with what is added to each");
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= most))
+      return members.fail("logit_bias", bias, fmt::format("numbers from {} to {}", -most, most));
+    request.logitBias.emplace_back(token, bias.get<double>());
+  }
+}
+
 // What both kinds of requests have.
 void readCommon(Members &members, ApiRequest &request) {
   members.string("model", request.model);
@@ -147,14 +167,12 @@ void readCommon(Members &members, ApiRequest &request) {
   }
   members.read("ignore_eos", request.ignoresEnds);
   members.read("return_token_ids", request.returnsTokens);
-  auto isZero = [](const Json &value) { return value.is_number() && value.get<double>() == 0; };
-  for (const char *key : {"presence_penalty", "frequency_penalty", "min_p"})
-    members.nothing(key, isZero, "0, the only one there is");
-  members.nothing(
-      "repetition_penalty", [](const Json &value) { return value.is_number() && value.get<double>() == 1; },
-      "1, the only one there is");
-  members.nothing(
-      "logit_bias", [](const Json &value) { return value.is_object() && value.empty(); }, "{}, the only one there is");
+  constexpr double most = PenaltyOptions::maxAmount;
+  members.number("min_p", 0, 1, /*above=*/false, request.minP);
+  members.number("repetition_penalty", 0, PenaltyOptions::maxRepetition, /*above=*/true, request.repetitionPenalty);
+  members.number("presence_penalty", -most, most, /*above=*/false, request.presencePenalty);
+  members.number("frequency_penalty", -most, most, /*above=*/false, request.frequencyPenalty);
+  readBias(members, request);
   members.nothing(
       "response_format",
       [](const Json &value) { return value.is_object() && value.size() == 1 && value.value("type", Json()) == "text"; },

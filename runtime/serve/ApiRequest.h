@@ -21,8 +21,9 @@ struct ApiRequest {
   size_t count = 1; // texts of each prompt
   std::optional<int64_t> maxTokens;
   // How tokens are drawn, as far as it says.
-  std::optional<double> temperature, topP;
+  std::optional<double> temperature, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty;
   std::optional<int64_t> topK;
+  std::vector<std::pair<int32_t, double>> logitBias; // of tokens
   std::optional<uint64_t> seed;
   std::vector<std::string> stops; // a text ends before one of these
   int64_t likeliest = -1; // log-probabilities of so many tokens beside the drawn one; -1: none at all

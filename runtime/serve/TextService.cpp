@@ -142,8 +142,11 @@ TextService::Round TextService::nextRound() {
 // What the other ranks hear: of texts what they compute by.
 static Json toJson(const TextRequest &request) {
   const SamplerOptions &sampler = request.text.sampler;
-  return {request.text.prompt, request.text.maxTokens, request.ends, sampler.temperature,
-          sampler.topK,        sampler.topP,           sampler.seed, request.text.scoresPrompt};
+  const PenaltyOptions &penalties = sampler.penalties;
+  return {request.text.prompt, request.text.maxTokens, request.ends,       sampler.temperature,
+          sampler.topK,        sampler.topP,           sampler.seed,       request.text.scoresPrompt,
+          sampler.minP,        penalties.repetition,   penalties.presence, penalties.frequency,
+          penalties.bias};
 }
 
 static TextRequest requestOf(const Json &json) {
@@ -157,6 +160,11 @@ static TextRequest requestOf(const Json &json) {
   json.at(5).get_to(sampler.topP);
   json.at(6).get_to(sampler.seed);
   json.at(7).get_to(request.text.scoresPrompt);
+  json.at(8).get_to(sampler.minP);
+  json.at(9).get_to(sampler.penalties.repetition);
+  json.at(10).get_to(sampler.penalties.presence);
+  json.at(11).get_to(sampler.penalties.frequency);
+  json.at(12).get_to(sampler.penalties.bias);
   return request;
 }
 

@@ -146,16 +146,19 @@ Expected<ImportedDraws> drawsOf(const std::string &directory) {
   };
   BRAID_ASSIGN(draws.temperature, read("temperature", [](double x) { return x >= 0 && x <= 1e6; }, "0 and more"));
   BRAID_ASSIGN(draws.topP, read("top_p", [](double x) { return x > 0 && x <= 1; }, "above 0, up to 1"));
+  BRAID_ASSIGN(draws.minP, read("min_p", [](double x) { return x >= 0 && x <= 1; }, "0 to 1"));
+  BRAID_ASSIGN(draws.repetitionPenalty,
+               read("repetition_penalty", [](double x) { return x > 0 && x <= 1e3; }, "above 0, up to 1000"));
   BRAID_ASSIGN(std::optional<double> topK,
                read(
                    "top_k", [](double x) { return x >= 0 && x <= INT32_MAX && x == std::floor(x); },
                    "a whole number, 0 and more"));
   if (topK)
     draws.topK = static_cast<int64_t>(*topK);
-  for (const char *key : {"repetition_penalty", "encoder_repetition_penalty", "typical_p"})
+  for (const char *key : {"encoder_repetition_penalty", "typical_p"})
     if (config->value(key, Json(1)) != 1)
       draws.others.emplace_back(key);
-  for (const char *key : {"min_p", "epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size"})
+  for (const char *key : {"epsilon_cutoff", "eta_cutoff", "no_repeat_ngram_size"})
     if (Json said = config->value(key, Json(0)); !said.is_null() && said != 0)
       draws.others.emplace_back(key);
   return draws;

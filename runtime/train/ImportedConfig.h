@@ -24,7 +24,7 @@ Expected<std::vector<int32_t>> endTokensOf(const std::string &directory);
 
 // How its makers draw from it, as generation_config.json says unless do_sample is false there; nothing where it does not.
 struct ImportedDraws {
-  std::optional<double> temperature, topP;
+  std::optional<double> temperature, topP, minP, repetitionPenalty;
   std::optional<int64_t> topK; // 0: all
   std::vector<std::string> others; // what it says besides that changes what is drawn
 };

@@ -118,15 +118,20 @@ class Mesh:
             for name in (*losses, "grad_norm", *self.tensors)
         }
 
-    def drift(self, batch, expected):
-        """How far the gradients of step 1, `expected` of one rank, move with the last bits of the weights: adding in another order may do as much."""
+    def drift(self, batch, expected, second):
+        """How far the gradients of step 1 of one rank, and what its step 2 does to parameters, move with the last bits of the weights: adding in another order
+        may do as much. `expected`, `second`: what both steps left. (A norm of what is next to 0, as the first token of a document may be, moves most.)"""
         rng = np.random.default_rng(3)
         for name, (values,) in self.step(batch, rate=0.0).items():
             if name in self.tensors:
                 moved = values * (1 + 1e-15 * rng.uniform(-1, 1, values.shape))
                 np.save(self.left(name, 0, 0), moved if self.tensors[name]["role"] == "parameter" else np.zeros_like(values))
         moved, _ = self.logical(self.step(batch, begin=0))
-        return max(np.linalg.norm(moved[n] - expected[n]) / max(np.linalg.norm(expected[n]), 1e-300) for n in expected if n.endswith(".first"))
+        behind, _ = self.logical(self.step(batch, 2))
+        worst = lambda pairs: max(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300) for a, b in pairs)
+        parameters = [n.removesuffix(".first") for n in expected if n.endswith(".first")]
+        return (worst((moved[f"{n}.first"], expected[f"{n}.first"]) for n in parameters),
+                worst((behind[n] - moved[n], second[n] - expected[n]) for n in parameters))
 
     def whole(self, tensor, pieces):
         """The logical tensor of pieces by rank, and whether those that several ranks hold are the same."""
@@ -196,7 +201,7 @@ def check(description, variants, refusals=(), drawn=False):
                 order = mesh.rows_of_parts(rows) if mesh.parts else slice(None)
                 mine = {name: array[order] for name, array in batch.items()}
                 expected, second = (one.logical(one.step(mine, number))[0] for number in (1, 2))
-                of_one[key] = expected, second, one.drift(mine, expected) if drawn else 0.0
+                of_one[key] = expected, second, one.drift(mine, expected, second) if drawn else (0.0, 0.0)
             return of_one[key]
 
         losses = ("loss", "aux_loss", "grad_norm")
@@ -209,7 +214,8 @@ def check(description, variants, refusals=(), drawn=False):
                 report.line(True, f"{name} refused", str(refused).splitlines()[-1])
                 continue
             expected, second, drift = expectation(mesh)
-            scale = min(max(1.0, 30 * drift / LIMITS["gradients"]), 100.0)
+            grown = lambda of, limit: min(max(1.0, 30 * of / limit), 100.0)
+            scale = grown(drift[0], LIMITS["gradients"])
             limits = {label: limit * (1 if label == "losses" else scale) for label, limit in LIMITS.items()}
             moments = [n for n in expected if n.endswith(".first")]
             # A gradient that is nothing but rounding (of a bias of keys, which a softmax does not see) has no digits to compare; it has to be as small.
@@ -230,6 +236,7 @@ def check(description, variants, refusals=(), drawn=False):
             behind, _ = mesh.logical(mesh.step(batch, 2))
             moved = {n: behind[n] - values[n] for n in parameters}
             limit = limits["moved"] * (10 if description["num_layers"] > 8 else 1)
+            limit *= grown(drift[1], limit)
             report.compare(f"{name} step 2", moved, {n: second[n] - expected[n] for n in parameters}, limit)
     return report.finish()
 

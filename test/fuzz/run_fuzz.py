@@ -106,7 +106,7 @@ def pattern_seeds():
 
 def request_seeds():
     common = {"model": "m", "temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 3, "n": 2, "stop": ["a", "b"], "stream": True, "stream_options": {"include_usage": True},
-              "max_tokens": 9, "ignore_eos": True, "return_token_ids": True, "presence_penalty": 0, "logit_bias": {}, "response_format": {"type": "text"}, "user": None}
+              "max_tokens": 9, "ignore_eos": True, "return_token_ids": True, "presence_penalty": 0.5, "min_p": 0.1, "logit_bias": {"3": -1}, "response_format": {"type": "text"}, "user": None}
     yield json.dumps(common | {"prompt": ["text", [1, 2]], "echo": True, "best_of": 2, "suffix": ""}).encode()
     messages = [{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": [1]}"}}]}]
     yield json.dumps(common | {"messages": messages, "tools": [{"type": "function"}], "documents": [], "chat_template_kwargs": {"x": 1}, "logprobs": True, "top_logprobs": 3,

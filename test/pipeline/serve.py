@@ -117,6 +117,11 @@ def check_texts(server):
     assert text == PROMPTS[2] + wanted[2] and len(whole["choices"][0]["token_ids"]) == 24 and whole["choices"][1]["text"] != text
     assert whole["usage"]["prompt_tokens"] == len(tokens[2]) and whole["usage"]["completion_tokens"] == 48
     print("texts: several prompts, tokens, echo")
+    away = {"temperature": 0.9, "seed": 6, "min_p": 0.02, "repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.25, "logit_bias": {"5": -100, "17": 2}}
+    flags = ["--temperature=0.9", "--seed=6", "--min-p=0.02", "--repetition-penalty=1.2", "--presence-penalty=0.5", "--frequency-penalty=0.25", "--logit-bias=5:-100,17:2"]
+    alone = generated([PROMPTS[2]], 24, *flags)[0]
+    assert server.text("/v1/completions", prompt=PROMPTS[2], max_tokens=24, **away)[0] == alone != wanted[2], alone
+    print("texts: away from what was read and drawn")
     greedy = generated(PROMPTS[:1], 40)[0]
     stop = re.search(r"(?<=.)[a-z]{2}", greedy, re.DOTALL)[0]
     for stream in (False, True):

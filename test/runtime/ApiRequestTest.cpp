@@ -10,7 +10,8 @@ using Json = nlohmann::ordered_json;
 TEST(ApiRequest, Completion) {
   auto request = readCompletion(R"({"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 7, "temperature": 0.5,
     "top_p": 0.9, "top_k": -1, "seed": -1, "n": 2, "stop": "x", "stream": true, "stream_options": {"include_usage": true},
-    "echo": true, "ignore_eos": true, "presence_penalty": 0, "logit_bias": {}, "user": "u", "suffix": null, "best_of": 2,
+    "echo": true, "ignore_eos": true, "presence_penalty": 0.5, "frequency_penalty": -1, "repetition_penalty": 1.1,
+    "min_p": 0.05, "logit_bias": {"7": -100, "12": 1.5}, "user": "u", "suffix": null, "best_of": 2,
     "return_token_ids": true})");
   ASSERT_TRUE(request) << request.message();
   EXPECT_EQ(*request->model, "m");
@@ -19,6 +20,11 @@ TEST(ApiRequest, Completion) {
   EXPECT_EQ(request->temperature, 0.5);
   EXPECT_EQ(request->topP, 0.9);
   EXPECT_EQ(request->topK, 0);
+  EXPECT_EQ(request->minP, 0.05);
+  EXPECT_EQ(request->repetitionPenalty, 1.1);
+  EXPECT_EQ(request->presencePenalty, 0.5);
+  EXPECT_EQ(request->frequencyPenalty, -1);
+  EXPECT_EQ(request->logitBias, (std::vector<std::pair<int32_t, double>>{{7, -100}, {12, 1.5}}));
   EXPECT_EQ(request->seed, UINT64_MAX);
   EXPECT_EQ(request->count, 2u);
   EXPECT_EQ(request->stops, std::vector<std::string>{"x"});
@@ -66,7 +72,20 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
            {R"({"prompt": "a", "stop": [1]})", "stop: is 1; valid: texts"},
            {R"({"prompt": "a", "stream": 1})", "stream: is 1; valid: true or false"},
            {R"({"prompt": "a", "stream_options": {"x": 1}})", "stream_options: x: is not known here; known are incl"},
-           {R"({"prompt": "a", "presence_penalty": 0.5})", "presence_penalty: is 0.5; valid: 0, the only one there is"},
+           {R"({"prompt": "a", "presence_penalty": 2.5})",
+            "presence_penalty: is 2.5; valid: a number from -2, up to 2"},
+           {R"({"prompt": "a", "frequency_penalty": "x"})",
+            "frequency_penalty: is \"x\"; valid: a number from -2, up to 2"},
+           {R"({"prompt": "a", "repetition_penalty": 0})",
+            "repetition_penalty: is 0; valid: a number above 0, up to 1000"},
+           {R"({"prompt": "a", "min_p": 2})", "min_p: is 2; valid: a number from 0, up to 1"},
+           {R"({"prompt": "a", "logit_bias": [1]})",
+            "logit_bias: is a list; valid: an object, {\"token number\": bias}"},
+           {R"({"prompt": "a", "logit_bias": {"the": 1}})",
+            "logit_bias: is \"the\"; valid: numbers of tokens, as texts"},
+           {R"({"prompt": "a", "logit_bias": {"-1": 1}})", "logit_bias: is \"-1\"; valid: numbers of tokens, as texts"},
+           {R"({"prompt": "a", "logit_bias": {"1": 101}})", "logit_bias: is 101; valid: numbers from -100 to 100"},
+           {R"({"prompt": "a", "logit_bias": {"1": null}})", "logit_bias: is null; valid: numbers from -100 to 100"},
            {R"({"prompt": "a", "response_format": {"type": "json_object"}})", "response_format: is an object; valid: "},
            {R"({"prompt": "a", "best_of": 3})", "best_of: is 3; valid: 1, which is n"},
            {R"({"prompt": "a", "logprobs": 21})", "logprobs: is 21; valid: a whole number from 0 to 20"},

@@ -91,6 +91,21 @@ TEST(Continuations, PromptsAreReadBesideTexts) {
   EXPECT_EQ(made[8], alone(someTokens(29), 3, sampler));
 }
 
+// What a prompt has is known to penalties.
+TEST(Continuations, PenaltiesKnowThePrompt) {
+  size_t found = 0;
+  for (size_t count = 20; count < 60 && found < 3; ++count) {
+    Tokens prompt = someTokens(count);
+    int32_t likeliest = alone(prompt, 1, {})[0];
+    if (std::ranges::find(prompt, likeliest) == prompt.end())
+      continue;
+    ++found;
+    EXPECT_NE(alone(prompt, 1, {.penalties = {.repetition = 1000}})[0], likeliest) << count;
+    EXPECT_EQ(alone(prompt, 1, {.penalties = {.presence = 2, .frequency = 2}})[0], likeliest) << count;
+  }
+  EXPECT_EQ(found, 3u);
+}
+
 TEST(Continuations, PromptsGoOnFromWhatASequenceHasRead) {
   SamplerOptions greedy;
   withRank(2, [&](Rank &, Generator &generator) {

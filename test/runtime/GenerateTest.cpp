@@ -151,6 +151,71 @@ TEST(GenerateSampler, DrawsFromWhatASortWouldKeep) {
   }
 }
 
+TEST(GenerateSampler, LeavesOutWhatIsFarLessLikely) {
+  std::vector<float> logits = {std::log(0.1f), std::log(0.5f), std::log(0.24f), std::log(0.16f)};
+  SamplerOptions options{.temperature = 1, .minP = 0.4}; // of 0.5: 0.2
+  auto counts = histogram(options, logits, 8000);
+  EXPECT_EQ(counts.count(0) + counts.count(3), 0u);
+  EXPECT_NEAR(counts[1], 8000 * 50 / 74, 200);
+  options.temperature = 2; // by roots: of 0.707 0.283, which 0.4 and 0.316 are not below
+  EXPECT_EQ(histogram(options, logits, 4000).size(), 4u);
+  options.minP = 0.5; // 0.354
+  EXPECT_EQ(histogram(options, logits, 4000).size(), 3u);
+  options.minP = 1;
+  EXPECT_EQ(histogram(options, logits, 1000)[1], 1000);
+  options = {
+      .temperature = 1, .topK = 3, .topP = 0.6, .minP = 0.3}; // before both: of 0.5, 0.24 and 0.16 what reaches 0.54
+  counts = histogram(options, logits, 4000);
+  EXPECT_EQ(counts.size(), 2u);
+  // Most blocks of tokens have none that is left, and fewer are left than are asked for.
+  std::vector<float> many(5000, -20);
+  many[4321] = 3, many[17] = 2.5;
+  for (int64_t topK : {0, 10, 4000}) {
+    counts = histogram({.temperature = 1, .topK = topK, .minP = 0.1}, many, 2000);
+    EXPECT_EQ(counts.size(), 2u) << topK;
+    EXPECT_GT(counts[4321], counts[17]);
+  }
+}
+
+TEST(GenerateSampler, PenaltiesCountWhatWasReadAndDrawn) {
+  auto greedy = [](const PenaltyOptions &penalties, std::vector<int32_t> prompt, std::vector<float> logits,
+                   size_t count) {
+    auto sampler = Sampler::create({.penalties = penalties}, logits.size(), logits.size());
+    EXPECT_TRUE(sampler) << sampler.message();
+    sampler->read(prompt);
+    std::vector<int32_t> tokens;
+    for (size_t i = 0; i < count; ++i)
+      tokens.push_back(*sampler->sample(logits, i));
+    return tokens;
+  };
+  using Tokens = std::vector<int32_t>;
+  std::vector<float> logits = {1, 4, 3.5, -1};
+  // Once for all that was drawn, not for the prompt.
+  EXPECT_EQ(greedy({.presence = 1}, {2}, logits, 4), (Tokens{1, 2, 1, 1}));
+  // More each time: 4, 3.5, 3, 2.5, 2, 1.5 of the second and of the third what is left.
+  EXPECT_EQ(greedy({.frequency = 1}, {2, 2}, logits, 6), (Tokens{1, 2, 1, 2, 1, 2}));
+  EXPECT_EQ(greedy({.presence = -1}, {}, logits, 3), (Tokens{1, 1, 1}));
+  // The prompt's too, once: 4 / 2, and below 0 times 2.
+  EXPECT_EQ(greedy({.repetition = 2}, {1, 1}, logits, 3), (Tokens{2, 1, 1}));
+  EXPECT_EQ(greedy({.repetition = 2}, {1, 2, 0}, {1, 1, 1, 0.6f}, 1), Tokens{3});
+  EXPECT_EQ(greedy({.repetition = 2}, {1}, {-3, -2, -8, -5}, 1), Tokens{0});
+  EXPECT_EQ(greedy({.repetition = 0.5}, {0}, {1.9f, 3.5f, 0, 0}, 1), Tokens{0});
+  // Numbers of tokens, first and last; what cannot follow does not.
+  EXPECT_EQ(greedy({.bias = {{1, -100}, {3, 5}}}, {}, logits, 2), (Tokens{3, 3}));
+  EXPECT_EQ(greedy({.bias = {{0, 100}}}, {}, {-INFINITY, -5, -6, -7}, 1), Tokens{1});
+  // In their order: (4 / 2 - 1 - 0.5) and 2 more.
+  EXPECT_EQ(greedy({.repetition = 2, .presence = 1, .frequency = 0.5, .bias = {{1, 2}}}, {}, {2.4f, 4, 0, 0}, 3),
+            (Tokens{1, 1, 0}));
+  // Draws are of what they make of probabilities, the logits that are given stay as they are.
+  SamplerOptions options{.temperature = 1, .penalties = {.bias = {{0, std::log(3.0)}}}};
+  auto counts = histogram(options, {0, 0}, 8000);
+  EXPECT_NEAR(counts[0], 6000, 200);
+  // A prompt of tokens beyond what can be drawn.
+  auto limited = Sampler::create({.penalties = {.repetition = 2}}, 4, 2);
+  limited->read(std::vector<int32_t>{0, 3});
+  EXPECT_EQ(*limited->sample(std::vector<float>{1, 0.7f, 9, 9}, 0), 1);
+}
+
 TEST(GenerateSampler, DependsOnSeedAndPositionOnly) {
   SamplerOptions options;
   options.temperature = 1;
@@ -172,6 +237,14 @@ TEST(GenerateSampler, RejectsNonsense) {
   EXPECT_EQ(message({.temperature = NAN}), "temperature: nan; valid: 0 (greedy) to 1000000");
   EXPECT_EQ(message({.topK = -2}), "top-k: -2; valid: 0 (all tokens) or above");
   EXPECT_EQ(message({.topP = 0}), "top-p: 0; valid: above 0, up to 1");
+  EXPECT_EQ(message({.minP = 1.5}), "min-p: 1.5; valid: 0 (all tokens) to 1");
+  auto ofPenalties = [&](PenaltyOptions penalties) { return message({.penalties = std::move(penalties)}); };
+  EXPECT_EQ(ofPenalties({.repetition = 0}), "repetition penalty: 0; valid: above 0, up to 1000 (1: none)");
+  EXPECT_EQ(ofPenalties({.presence = 3}), "presence penalty: 3; valid: -2 to 2 (0: none)");
+  EXPECT_EQ(ofPenalties({.frequency = NAN}), "frequency penalty: nan; valid: -2 to 2 (0: none)");
+  EXPECT_EQ(ofPenalties({.bias = {{4, 1}}}), "logit bias: of token 4; valid: 0 to 3");
+  EXPECT_EQ(ofPenalties({.bias = {{1, 1}, {1, 2}}}), "logit bias: of token 1 twice; valid: once");
+  EXPECT_EQ(ofPenalties({.bias = {{1, -101}}}), "logit bias: -101 of token 1; valid: -100 to 100");
   auto sampler = Sampler::create({}, 3, 3);
   EXPECT_EQ(sampler->sample(std::vector<float>{0, NAN, 0}, 7).message(),
             "the logit of token 1 at generated position 7 is nan");

@@ -36,10 +36,21 @@ class ServeRanks : public testing::TestWithParam<uint32_t> {};
 // Many ask at once, of few sequences; all ranks draw what a text has alone.
 TEST_P(ServeRanks, EveryTextIsTheOneItIsAlone) {
   constexpr size_t askers = 12;
+  // Every other one of likely tokens, and away from those that it has.
+  auto drawsOf = [](size_t i) {
+    SamplerOptions draws{.temperature = 1, .seed = i};
+    if (i % 2) {
+      draws.minP = 0.05;
+      draws.penalties = {1.3, 0.5, 0.25, {{static_cast<int32_t>(7 * i), 3}, {255, -2}}};
+    }
+    return draws;
+  };
   std::vector<Tokens> prompts, wanted, made(askers);
   for (size_t i = 0; i < askers; ++i) {
     prompts.push_back(someTokens(1 + i * 5 % 23, i));
-    wanted.push_back(alone(prompts[i], 3 + static_cast<int64_t>(i), {.temperature = 1, .seed = i}));
+    wanted.push_back(alone(prompts[i], 3 + static_cast<int64_t>(i), drawsOf(i)));
+    EXPECT_EQ(wanted[i] == alone(prompts[i], 3 + static_cast<int64_t>(i), {.temperature = 1, .seed = i}), i % 2 == 0)
+        << i;
   }
   // Of all tokens 255 is drawn in few texts; those end behind it.
   withRank(
@@ -54,7 +65,9 @@ TEST_P(ServeRanks, EveryTextIsTheOneItIsAlone) {
           std::vector<std::thread> threads;
           for (size_t i = 0; i < askers; ++i)
             threads.emplace_back([&, i] {
-              auto text = service.ask(requestFor(prompts[i], 3 + static_cast<int64_t>(i), i));
+              TextRequest request = requestFor(prompts[i], 3 + static_cast<int64_t>(i), i);
+              request.text.sampler = drawsOf(i);
+              auto text = service.ask(request);
               ASSERT_TRUE(text) << text.message();
               auto [tokens, end] = take(**text);
               made[i] = tokens;
@@ -336,7 +349,13 @@ TEST(Api, DrawsAsTheMakersOfWeightsSay) {
   EXPECT_EQ(draws->temperature, 0.7);
   EXPECT_EQ(draws->topK, 20);
   EXPECT_EQ(draws->topP, 0.8);
-  EXPECT_EQ(draws->others, std::vector<std::string>{"repetition_penalty"});
+  EXPECT_EQ(draws->repetitionPenalty, 1.05);
+  EXPECT_FALSE(draws->minP);
+  EXPECT_TRUE(draws->others.empty());
+  EXPECT_EQ(message(R"({"min_p": 0.1, "no_repeat_ngram_size": 3})"), "none");
+  EXPECT_EQ(drawsOf(directory.str())->minP, 0.1);
+  EXPECT_EQ(drawsOf(directory.str())->others, std::vector<std::string>{"no_repeat_ngram_size"});
+  EXPECT_EQ(message(R"({"repetition_penalty": 0})"), ": repetition_penalty is 0; valid: above 0, up to 1000");
   EXPECT_EQ(message(R"({"do_sample": false, "temperature": "x"})"), "none");
   EXPECT_FALSE(drawsOf(directory.str())->temperature);
   EXPECT_EQ(message(R"({"top_p": 0})"), ": top_p is 0; valid: above 0, up to 1");

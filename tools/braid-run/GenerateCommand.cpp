@@ -13,6 +13,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <charconv>
+#include <cmath>
+
 namespace braid::run {
 
 using namespace braid::runtime;
@@ -27,8 +30,8 @@ struct Options {
   int64_t maxTokens = 0;
   std::optional<std::string> separator;
   SamplerOptions sampler;
-  const CLI::Option *temperatureFlag = nullptr, *topKFlag = nullptr, *topPFlag = nullptr, *seedFlag = nullptr,
-                    *tokenizerFlag = nullptr;
+  const CLI::Option *temperatureFlag = nullptr, *topKFlag = nullptr, *topPFlag = nullptr, *minPFlag = nullptr,
+                    *seedFlag = nullptr, *tokenizerFlag = nullptr;
   RankFlags ranks;
 };
 
@@ -47,6 +50,9 @@ Status checkPrompts(const Generator &generator, const Prompts &prompts, const Op
 Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &prompts, const Tokens &ends) {
   auto number = [](auto value) { return fmt::format("{}", value); };
   const SamplerOptions &sampler = options.sampler;
+  std::vector<std::string> bias;
+  for (auto [token, amount] : sampler.penalties.bias)
+    bias.push_back(fmt::format("{}:{}", token, amount));
   std::string all;
   for (const Tokens &prompt : prompts)
     all += fmt::format("{};", fmt::join(prompt, ","));
@@ -60,6 +66,11 @@ Status agreeOn(Rank &rank, const Options &options, const std::vector<Tokens> &pr
                                {"--temperature", number(sampler.temperature)},
                                {"--top-k", number(sampler.topK)},
                                {"--top-p", number(sampler.topP)},
+                               {"--min-p", number(sampler.minP)},
+                               {"--repetition-penalty", number(sampler.penalties.repetition)},
+                               {"--presence-penalty", number(sampler.penalties.presence)},
+                               {"--frequency-penalty", number(sampler.penalties.frequency)},
+                               {"--logit-bias", bias.empty() ? "none" : fmt::format("{}", fmt::join(bias, ","))},
                                {"--seed", number(sampler.seed)}};
   return rank.agree(asked, "generate");
 }
@@ -152,6 +163,7 @@ void warnIdleDraws(const Options &options, size_t choices, const RankOptions &ra
                          : "with --top-k=1 the most likely token is taken";
   for (auto [flag, idle] : {std::pair(options.topKFlag, none && sampler.topK != 0),
                             {options.topPFlag, (none || one) && sampler.topP != 1},
+                            {options.minPFlag, (none || one) && sampler.minP != 0},
                             {options.seedFlag, (none || one) && sampler.seed != 0},
                             {options.temperatureFlag, one}})
     if (idle)
@@ -211,6 +223,44 @@ Status run(const Options &options) {
 
 } // namespace
 
+// Penalties and biases change the most likely token, too.
+static void addPenaltyOptions(CLI::App &command, PenaltyOptions &penalties) {
+  constexpr double most = PenaltyOptions::maxAmount, mostBias = PenaltyOptions::maxBias;
+  auto add = [&](const char *flag, double &value, From from, double least, double greatest, const char *what) {
+    numberIn(command.add_option(flag, value, what), from, least, greatest)->type_name("R")->capture_default_str();
+  };
+  add("--repetition-penalty", penalties.repetition, From::above, 0, PenaltyOptions::maxRepetition,
+      "Divide logits above 0 by R, multiply others, of tokens that stand in the prompt or were drawn");
+  add("--presence-penalty", penalties.presence, From::least, -most, most,
+      "Subtract R from the logits of tokens that were drawn");
+  add("--frequency-penalty", penalties.frequency, From::least, -most, most,
+      "Subtract R times the number of times that a token was drawn from its logit");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias",
+          [&penalties, mostBias](const std::vector<std::string> &all) {
+            for (const std::string &one : all) {
+              size_t colon = one.find(':');
+              int32_t token = -1;
+              double bias = NAN;
+              auto reads = [](std::string_view text, auto &value) {
+                auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+                return error == std::errc() && end == text.data() + text.size();
+              };
+              std::string_view text = one;
+              if (colon == text.npos || !reads(text.substr(0, colon), token) || token < 0 ||
+                  !reads(text.substr(colon + 1), bias) || !(std::abs(bias) <= mostBias))
+                throw CLI::ValidationError("--logit-bias", fmt::format("'{}': must be a token's number and what is "
+                                                                       "added to its logit, {} to {}, as in 13:-100",
+                                                                       escaped(one), -mostBias, mostBias));
+              penalties.bias.emplace_back(token, bias);
+            }
+          },
+          "Add numbers to the logits of tokens: 13:-100,198:2.5")
+      ->delimiter(',')
+      ->type_name("TOKEN:B,..");
+}
+
 Action addGenerate(CLI::App &command) {
   auto options = std::make_shared<Options>();
   addProgramOption(command, options->program);
@@ -261,6 +311,13 @@ Action addGenerate(CLI::App &command) {
                                From::above, 0, 1)
                           ->type_name("P")
                           ->capture_default_str();
+  options->minPFlag = numberIn(command.add_option("--min-p", sampler.minP,
+                                                  "Draw only from tokens that are at least P times as likely as the "
+                                                  "most likely one, with a --temperature"),
+                               From::least, 0, 1)
+                          ->type_name("P")
+                          ->capture_default_str();
+  addPenaltyOptions(command, sampler.penalties);
   options->seedFlag = integerIn(command.add_option("--seed", sampler.seed,
                                                    "Seed of the draws, with a --temperature: the same seed gives the "
                                                    "same text"),

@@ -94,6 +94,8 @@ Expected<ApiModel> modelOf(const Options &options, const Program &program, const
     model.draws.temperature = draws.temperature.value_or(model.draws.temperature);
     model.draws.topP = draws.topP.value_or(model.draws.topP);
     model.draws.topK = draws.topK.value_or(model.draws.topK);
+    model.draws.minP = draws.minP.value_or(model.draws.minP);
+    model.draws.penalties.repetition = draws.repetitionPenalty.value_or(model.draws.penalties.repetition);
     if (!draws.others.empty() && speaks)
       fmt::print(stderr, "braid-run: remark: generation_config.json says {}, which nothing here follows\n",
                  fmt::join(draws.others, ", "));
