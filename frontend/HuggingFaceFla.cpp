@@ -43,13 +43,14 @@ Value Translation::shareOfHead(Value all, const Value &heads, StringRef key) {
 void Translation::headsOfFla(std::vector<Field> &fields, double expandK, double expandV) {
   Value heads = get("num_heads", numberValue(family.heads));
   int64_t before = errors.number();
+  bool isWide = integerIn(hidden, INT32_MAX); // else that is said where it is read
   Value keys = timesWidth("expand_k", expandK, hidden, "hidden_size"),
         values = timesWidth("expand_v", expandV, hidden, "hidden_size");
-  if (errors.number() == before)
+  if (errors.number() == before && isWide)
     keys = shareOfHead(std::move(keys), heads, "num_heads");
-  if (errors.number() == before)
+  if (errors.number() == before && isWide)
     values = shareOfHead(std::move(values), heads, "num_heads");
-  bool isRead = errors.number() == before;
+  bool isRead = errors.number() == before && isWide;
   for (auto [name, width] : {std::pair<StringRef, Value *>{"head_dim", &keys}, {"value_dim", &values}})
     fields.push_back({name.str(), isRead ? std::move(*width) : numberValue(int64_t(1))});
   fields.push_back({"heads", std::move(heads)});

@@ -6,9 +6,9 @@ namespace braid::runtime {
 
 Expected<Penalties> Penalties::create(const PenaltyOptions &options, size_t vocabulary) {
   constexpr double most = PenaltyOptions::maxAmount, mostBias = PenaltyOptions::maxBias;
-  if (!(options.repetition > 0 && options.repetition <= PenaltyOptions::maxRepetition))
-    return Status::error("repetition penalty: {}; valid: above 0, up to {} (1: none)", options.repetition,
-                         PenaltyOptions::maxRepetition);
+  constexpr double least = PenaltyOptions::minRepetition, greatest = PenaltyOptions::maxRepetition;
+  if (!(options.repetition >= least && options.repetition <= greatest))
+    return Status::error("repetition penalty: {}; valid: {} to {} (1: none)", options.repetition, least, greatest);
   for (auto [name, amount] : {std::pair("presence", options.presence), {"frequency", options.frequency}})
     if (!(amount >= -most && amount <= most))
       return Status::error("{} penalty: {}; valid: {} to {} (0: none)", name, amount, -most, most);
@@ -37,6 +37,9 @@ void Penalties::drawn(int32_t token) {
 }
 
 void Penalties::apply(std::span<float> logits) const {
+  for (auto [token, bias] : options.bias)
+    if (static_cast<size_t>(token) < logits.size())
+      logits[static_cast<size_t>(token)] += static_cast<float>(bias);
   auto repetition = static_cast<float>(options.repetition);
   for (auto [token, count] : counts) {
     if (static_cast<size_t>(token) >= logits.size())
@@ -46,9 +49,6 @@ void Penalties::apply(std::span<float> logits) const {
     if (count > 0)
       logit -= static_cast<float>(options.presence + options.frequency * static_cast<double>(count));
   }
-  for (auto [token, bias] : options.bias)
-    if (static_cast<size_t>(token) < logits.size())
-      logits[static_cast<size_t>(token)] += static_cast<float>(bias);
 }
 
 } // namespace braid::runtime

@@ -57,6 +57,14 @@ std::string_view jsonReason(const nlohmann::json::exception &error) {
     words.remove_prefix(end + 2);
   if (size_t colon = words.find(": "); words.starts_with("parse error") && colon != std::string_view::npos)
     words.remove_prefix(colon + 2);
+  constexpr size_t most = 200; // of a number or text that it shows
+  if (words.size() > most) {
+    words = words.substr(0, most);
+    while (!words.empty() && (static_cast<unsigned char>(words.back()) & 0xc0) == 0x80)
+      words.remove_suffix(1);
+    if (!words.empty() && static_cast<unsigned char>(words.back()) >= 0xc0)
+      words.remove_suffix(1);
+  }
   return words;
 }
 

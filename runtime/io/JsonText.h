@@ -14,7 +14,7 @@ Expected<nlohmann::json> parseJsonObject(std::string_view text);
 // Of a text of JSON, how many lists and objects are in each other: what is deep takes the stack of who reads or frees it.
 size_t jsonDepth(std::string_view text);
 
-// The library's sentence without its number and its own idea of the place.
+// The library's sentence without its number and its own idea of the place, or the first 200 bytes of it.
 std::string_view jsonReason(const nlohmann::json::exception &error);
 
 // A value in a message: the kind of a list or object, which may be as deep as its text is long; of others 40 letters.

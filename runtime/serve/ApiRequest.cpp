@@ -169,7 +169,8 @@ void readCommon(Members &members, ApiRequest &request) {
   members.read("return_token_ids", request.returnsTokens);
   constexpr double most = PenaltyOptions::maxAmount;
   members.number("min_p", 0, 1, /*above=*/false, request.minP);
-  members.number("repetition_penalty", 0, PenaltyOptions::maxRepetition, /*above=*/true, request.repetitionPenalty);
+  members.number("repetition_penalty", PenaltyOptions::minRepetition, PenaltyOptions::maxRepetition, /*above=*/false,
+                 request.repetitionPenalty);
   members.number("presence_penalty", -most, most, /*above=*/false, request.presencePenalty);
   members.number("frequency_penalty", -most, most, /*above=*/false, request.frequencyPenalty);
   readBias(members, request);

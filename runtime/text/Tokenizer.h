@@ -30,7 +30,7 @@ public:
     return std::nullopt;
   }
 
-  // Such a file (or one whose name ends with .tiktoken, or is rwkv_vocab*.txt), or a directory with one.
+  // Such a file (or one whose name ends with .tiktoken, or is rwkv_vocab*.txt, or that begins as those do), or a directory with one.
   static Expected<std::shared_ptr<const Tokenizer>> load(const std::string &path);
   // The text of a tokenizer.json; `path` is for errors.
   static Expected<std::shared_ptr<const Tokenizer>> parse(std::string_view json, const std::string &path);

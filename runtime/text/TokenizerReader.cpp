@@ -242,7 +242,7 @@ Expected<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::string &pa
   }
   BRAID_ASSIGN(std::string text, readTextFile(file));
   std::string name = std::filesystem::path(file).filename();
-  if (name.starts_with("rwkv_vocab") && name.ends_with(".txt"))
+  if ((name.starts_with("rwkv_vocab") && name.ends_with(".txt")) || text.starts_with("1 '"))
     return parseWorld(text, file);
   if (!name.ends_with(".tiktoken") && name != files[1])
     return parse(text, file);

@@ -133,7 +133,7 @@ Expected<ImportedDraws> drawsOf(const std::string &directory) {
   std::string path = directory + "/generation_config.json";
   BRAID_ASSIGN(std::optional<Json> config, readConfig(path));
   ImportedDraws draws;
-  if (!config || config->value("do_sample", Json()) == false)
+  if (!config)
     return draws;
   auto read = [&](const char *key, auto &&isValid, std::string_view valid) -> Expected<std::optional<double>> {
     auto said = config->find(key);
@@ -144,11 +144,13 @@ Expected<ImportedDraws> drawsOf(const std::string &directory) {
       return Status::error(ErrorCode::corruptFile, "{}: {} is {}; valid: {}", path, key, shown(*said), valid);
     return std::optional(number);
   };
+  BRAID_ASSIGN(draws.repetitionPenalty,
+               read("repetition_penalty", [](double x) { return x >= 1e-3 && x <= 1e3; }, "0.001 to 1000"));
+  if (config->value("do_sample", Json()) == false)
+    return draws;
   BRAID_ASSIGN(draws.temperature, read("temperature", [](double x) { return x >= 0 && x <= 1e6; }, "0 and more"));
   BRAID_ASSIGN(draws.topP, read("top_p", [](double x) { return x > 0 && x <= 1; }, "above 0, up to 1"));
   BRAID_ASSIGN(draws.minP, read("min_p", [](double x) { return x >= 0 && x <= 1; }, "0 to 1"));
-  BRAID_ASSIGN(draws.repetitionPenalty,
-               read("repetition_penalty", [](double x) { return x > 0 && x <= 1e3; }, "above 0, up to 1000"));
   BRAID_ASSIGN(std::optional<double> topK,
                read(
                    "top_k", [](double x) { return x >= 0 && x <= INT32_MAX && x == std::floor(x); },

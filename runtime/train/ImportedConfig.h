@@ -22,7 +22,8 @@ Expected<BlockScales> blockScalesOf(const std::string &directory);
 // config.json; none where neither says any.
 Expected<std::vector<int32_t>> endTokensOf(const std::string &directory);
 
-// How its makers draw from it, as generation_config.json says unless do_sample is false there; nothing where it does not.
+// How its makers draw from it, as generation_config.json says; where do_sample is false there, its repetition penalty alone, as
+// in transformers.
 struct ImportedDraws {
   std::optional<double> temperature, topP, minP, repetitionPenalty;
   std::optional<int64_t> topK; // 0: all

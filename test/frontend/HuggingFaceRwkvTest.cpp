@@ -149,6 +149,8 @@ TEST(HuggingFace, RwkvErrors) {
        "config.json:2: attn: an object of a rwkv7 config is not computed; valid: null"},
       {"rwkv6", R"("num_heads": 3)",
        "config.json:2: num_heads: 3 does not divide hidden_size * expand_k, 1024; valid: a divisor"},
+      {"rwkv6", R"("hidden_size": 64.5)", "config.json:2: hidden_size: 64.5 is not an integer; valid: 1 to 131072"},
+      {"rwkv6", R"("hidden_size": 0)", "config.json:2: hidden_size: 0 is out of range; valid: 1 to 131072"},
       {"rwkv6", R"("proj_low_rank_dim": 0)", "config.json:2: proj_low_rank_dim: 0 is out of range; valid: 1 to 131072"},
       {"rwkv6", R"("hidden_ratio": 0)", "config.json:2: hidden_ratio: 0 is not a number above 0 to 1024"},
       {"rwkv6", R"("attn": {"layers": [0]})",

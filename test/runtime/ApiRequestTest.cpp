@@ -77,7 +77,7 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
            {R"({"prompt": "a", "frequency_penalty": "x"})",
             "frequency_penalty: is \"x\"; valid: a number from -2, up to 2"},
            {R"({"prompt": "a", "repetition_penalty": 0})",
-            "repetition_penalty: is 0; valid: a number above 0, up to 1000"},
+            "repetition_penalty: is 0; valid: a number from 0.001, up to 1000"},
            {R"({"prompt": "a", "min_p": 2})", "min_p: is 2; valid: a number from 0, up to 1"},
            {R"({"prompt": "a", "logit_bias": [1]})",
             "logit_bias: is a list; valid: an object, {\"token number\": bias}"},

@@ -203,9 +203,9 @@ TEST(GenerateSampler, PenaltiesCountWhatWasReadAndDrawn) {
   // Numbers of tokens, first and last; what cannot follow does not.
   EXPECT_EQ(greedy({.bias = {{1, -100}, {3, 5}}}, {}, logits, 2), (Tokens{3, 3}));
   EXPECT_EQ(greedy({.bias = {{0, 100}}}, {}, {-INFINITY, -5, -6, -7}, 1), Tokens{1});
-  // In their order: (4 / 2 - 1 - 0.5) and 2 more.
+  // In their order: (4 + 2) / 2 - 1 - 0.5 once it was drawn, and of the other 2.4 / 2 - 1 - 0.5.
   EXPECT_EQ(greedy({.repetition = 2, .presence = 1, .frequency = 0.5, .bias = {{1, 2}}}, {}, {2.4f, 4, 0, 0}, 3),
-            (Tokens{1, 1, 0}));
+            (Tokens{1, 0, 1}));
   // Draws are of what they make of probabilities, the logits that are given stay as they are.
   SamplerOptions options{.temperature = 1, .penalties = {.bias = {{0, std::log(3.0)}}}};
   auto counts = histogram(options, {0, 0}, 8000);
@@ -239,7 +239,7 @@ TEST(GenerateSampler, RejectsNonsense) {
   EXPECT_EQ(message({.topP = 0}), "top-p: 0; valid: above 0, up to 1");
   EXPECT_EQ(message({.minP = 1.5}), "min-p: 1.5; valid: 0 (all tokens) to 1");
   auto ofPenalties = [&](PenaltyOptions penalties) { return message({.penalties = std::move(penalties)}); };
-  EXPECT_EQ(ofPenalties({.repetition = 0}), "repetition penalty: 0; valid: above 0, up to 1000 (1: none)");
+  EXPECT_EQ(ofPenalties({.repetition = 0}), "repetition penalty: 0; valid: 0.001 to 1000 (1: none)");
   EXPECT_EQ(ofPenalties({.presence = 3}), "presence penalty: 3; valid: -2 to 2 (0: none)");
   EXPECT_EQ(ofPenalties({.frequency = NAN}), "frequency penalty: nan; valid: -2 to 2 (0: none)");
   EXPECT_EQ(ofPenalties({.bias = {{4, 1}}}), "logit bias: of token 4; valid: 0 to 3");

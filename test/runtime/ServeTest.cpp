@@ -355,8 +355,9 @@ TEST(Api, DrawsAsTheMakersOfWeightsSay) {
   EXPECT_EQ(message(R"({"min_p": 0.1, "no_repeat_ngram_size": 3})"), "none");
   EXPECT_EQ(drawsOf(directory.str())->minP, 0.1);
   EXPECT_EQ(drawsOf(directory.str())->others, std::vector<std::string>{"no_repeat_ngram_size"});
-  EXPECT_EQ(message(R"({"repetition_penalty": 0})"), ": repetition_penalty is 0; valid: above 0, up to 1000");
-  EXPECT_EQ(message(R"({"do_sample": false, "temperature": "x"})"), "none");
+  EXPECT_EQ(message(R"({"repetition_penalty": 0})"), ": repetition_penalty is 0; valid: 0.001 to 1000");
+  EXPECT_EQ(message(R"({"do_sample": false, "temperature": "x", "repetition_penalty": 1.2})"), "none");
+  EXPECT_EQ(drawsOf(directory.str())->repetitionPenalty, 1.2);
   EXPECT_FALSE(drawsOf(directory.str())->temperature);
   EXPECT_EQ(message(R"({"top_p": 0})"), ": top_p is 0; valid: above 0, up to 1");
   EXPECT_EQ(message(R"({"top_k": 1.5})"), ": top_k is 1.5; valid: a whole number, 0 and more");

@@ -229,7 +229,8 @@ static void addPenaltyOptions(CLI::App &command, PenaltyOptions &penalties) {
   auto add = [&](const char *flag, double &value, From from, double least, double greatest, const char *what) {
     numberIn(command.add_option(flag, value, what), from, least, greatest)->type_name("R")->capture_default_str();
   };
-  add("--repetition-penalty", penalties.repetition, From::above, 0, PenaltyOptions::maxRepetition,
+  add("--repetition-penalty", penalties.repetition, From::least, PenaltyOptions::minRepetition,
+      PenaltyOptions::maxRepetition,
       "Divide logits above 0 by R, multiply others, of tokens that stand in the prompt or were drawn");
   add("--presence-penalty", penalties.presence, From::least, -most, most,
       "Subtract R from the logits of tokens that were drawn");

@@ -1,12 +1,12 @@
-"""Small random models of transformers, saved by it and read by braid-run: do both compute the same logits? And once more when braid-run has
-trained them for three steps and written them back?
+"""Small random models of transformers, saved by it and read by braid-run: do both compute the same logits, and the same gradients of a
+batch's loss? And the logits once more when braid-run has trained them for three steps and written them back?
 
   weights.py [FAMILY..]
 
 Needs PyTorch and transformers, and braid-compile and braid-run in PATH; no GPU. For each family: the config compiled, a prefill of 32 tokens
 and a token decoded behind it, from the files as transformers writes them (f32, several of them), then from a checkpoint, whose export
-transformers reads; of some families from fp8. Where flash-linear-attention is installed: its families, and no others (fla_on_cpu.py). Prints the largest difference beside the largest logit; exit status 1 where one is above 1e-4 of the other, or where
-transformers misses a tensor of the export.
+transformers reads; of some families from fp8. Where flash-linear-attention is installed: its families, and no others (fla_on_cpu.py). Prints the largest difference beside the largest logit, and of the gradient of which tensor PyTorch's is farthest off, as a share of its norm; exit
+status 1 where a logit differs by 1e-4 of the largest or a gradient by 5e-3, or where transformers misses a tensor of the export.
 """
 import json
 import pathlib
@@ -341,6 +341,58 @@ def differences(model, program, checkpoint, folder):
     return [(float(np.abs(got - should).max()), float(np.abs(should).max())) for got, should in pairs]
 
 
+def gradients(model, program, checkpoint, folder, save):
+    """-> the worst tensor: how far braid-run's gradients of a batch's mean loss are from PyTorch's, as a share of their norm, its name, and how many there are.
+
+    PyTorch's are saved by `save` as if they were weights, so that braid-run reads them, with the names and in the form of its own."""
+    info = json.loads(subprocess.run(["braid-run", "info", program, "--json"], capture_output=True, text=True, check=True).stdout)
+    description = json.loads(info["metadata"]["model_json"])
+    names = [t["name"].removesuffix(".first") for t in info["tensors"] if t["name"].endswith(".first")]
+    rows, length = int(info["metadata"]["batch"]), int(info["metadata"]["seq_len"])
+    rng = np.random.default_rng(7)
+    padding = getattr(model.get_input_embeddings(), "padding_idx", None)  # whose row PyTorch keeps at 0 and never trains
+    tokens = rng.choice([token for token in range(256) if token != padding], (rows, length))
+    given = {"tokens": tokens, "labels": rng.integers(0, 256, (rows, length)), "cu_seqlens": np.tile([0, length], (rows, 1)), "step": np.ones(1)}
+    given = {name: array.astype(np.int32) for name, array in given.items()} | {"learning_rate": np.zeros(1, np.float32)}
+    for name, array in given.items():
+        np.save(folder / f"{name}.npy", array)
+    place = lambda kind, name: f"{folder}/{kind}-{name.replace('/', '_')}.npy"
+    call = lambda what, function, inputs, outputs: (folder / what).write_text(json.dumps({"function": function, "inputs": inputs, "outputs": outputs}))
+    call("train.jsonl", "train_step", {name: f"{folder}/{name}.npy" for name in given}, {f"{name}.first": place("ours", name) for name in names} | {"grad_norm": f"{folder}/norm.npy"})
+    run("braid-run", "call", program, "--checkpoint", checkpoint, "--calls", folder / "train.jsonl")
+    with torch.enable_grad():
+        model.zero_grad()
+        logits = model(torch.tensor(given["tokens"]).long()).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(given["labels"]).long().flatten())
+        try:
+            loss.backward()
+        except RuntimeError as error:  # xlstm's own PyTorch computes in place
+            return 0.0, f"none: PyTorch: {str(error).split(':')[0]}", 0
+    largest = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
+    scale = 1e4 / largest  # so that what import adds to a weight hides none
+    kept = [(p, p.data.clone()) for p in model.parameters()] + [(b, b.data.clone()) for b in model.buffers()]
+    for p in model.parameters():
+        p.data = torch.zeros_like(p) if p.grad is None else p.grad * scale
+    theirs = folder / "gradients"
+    save(theirs)
+    for tensor, data in kept:
+        tensor.data = data
+    call("read.jsonl", f"prefill_{PREFILL}", {"tokens": f"{folder}/prefill.tokens.npy", "cu_seqlens": f"{folder}/prefill.documents.npy"}, {name: place("theirs", name) for name in names})
+    run("braid-run", "call", program, "--checkpoint", theirs, "--calls", folder / "read.jsonl")
+    train = {"clip_norm": 1.0, "beta1": 0.9} | description.get("train", {})
+    moment = (1 - train["beta1"]) * min(1.0, train["clip_norm"] / float(np.load(folder / "norm.npy")[0]))
+    worst = (0.0, "", len(names))
+    for name in names:
+        how = description["import"]["weights"].get(re.sub(r"layers\.(\{\}|\d+)\.", "layers.{layer}.", name)) or description["import"]["weights"].get(name)
+        how = how if isinstance(how, dict) else {}
+        expected = (np.load(place("theirs", name)).astype(np.float64) - how.get("plus", 0)) / how.get("times", 1) ** 2 / scale
+        got = np.load(place("ours", name)).astype(np.float64) / moment
+        # What is nothing but rounding (of a bias of keys, which a softmax does not see) is as small.
+        size = max(np.linalg.norm(expected), 1e-5 * largest)
+        worst = max(worst, (float(np.linalg.norm(got - expected) / size), name, len(names)))
+    return worst
+
+
 def compare(family, more, folder):
     """-> `differences` of the model as transformers made it, of the one that was trained and exported, and of one whose files are fp8."""
     torch.manual_seed(1)
@@ -374,11 +426,15 @@ def compare(family, more, folder):
         if name.endswith(("e_score_correction_bias", "expert_bias")):
             correction.data += 0.1 * torch.randn_like(correction)
     made, program, trained, exported = folder / "made", folder / "p.braid", folder / "trained", folder / "exported"
-    model.save_pretrained(made, max_shard_size="100KB")
-    if family == "olmo_hybrid" or family == "kimi_linear" and "mlp_layer_types" in more:  # the other as transformers writes it
-        publish(made, family, model)
-    if family in RENAMED:
-        rename(made, family)
+
+    def save(target):
+        model.save_pretrained(target, max_shard_size="100KB")
+        if family == "olmo_hybrid" or family == "kimi_linear" and "mlp_layer_types" in more:  # the other as transformers writes it
+            publish(target, family, model)
+        if family in RENAMED:
+            rename(target, family)
+
+    save(made)
     run("braid-compile", made / "config.json", "-o", program, "--batch=2", "--seq-len=64")
     (folder / "text.txt").write_text("Pack my box with five dozen liquor jugs. " * 20)
     run("braid-run", "train", program, "--init-from", made, "--data", folder / "text.txt", "--steps=3", "--lr=0.02", "--warmup=0", "--checkpoint-dir", trained)
@@ -388,7 +444,7 @@ def compare(family, more, folder):
     read, loading = kind.from_pretrained(exported, dtype=torch.float32, output_loading_info=True)
     if any(loading[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")):
         sys.exit(f"{family}: {loading}")
-    results = {"": differences(model, program, made, folder), "trained and exported ": differences(fix(read), program, trained, folder)}
+    results = {"": differences(model, program, made, folder), "gradients": gradients(model, program, made, folder, save), "trained and exported ": differences(fix(read), program, trained, folder)}
     if family in FP8:
         quantize(made, folder / "packed", folder / "plain")
         results["fp8 "] = differences(fix(kind.from_pretrained(folder / "plain", dtype=torch.float32)), program, folder / "packed", folder)
@@ -400,6 +456,10 @@ for family in sys.argv[1:] or FAMILIES:
     for more in FAMILIES[family]:
         with tempfile.TemporaryDirectory() as folder:
             results = compare(family, more, pathlib.Path(folder))
+        share, tensor, count = results.pop("gradients")
+        isWrong = not share < 5e-3
+        wrong += isWrong
+        print(f"{family} {json.dumps(more)}: gradients of {count} tensors, worst {tensor} {share:.2g}{' WRONG' if isWrong else ''}", flush=True)
         for what, ((prefill, scale), (decode, behind)) in results.items():
             isWrong = not (prefill < 1e-4 * scale and decode < 1e-4 * behind)
             wrong += isWrong
