@@ -57,6 +57,12 @@ def part_of(mesh, slices, rank, name, array):
     return part
 
 
+def rounding_of(expected):
+    """Names of gradients that are nothing but rounding, as of a bias of keys, which a softmax does not see."""
+    size = {n: np.linalg.norm(array) for n, array in expected.items() if n.endswith(".first")}
+    return {n for n in size if size[n] <= 1e-14 * max(size.values())}
+
+
 class Mesh:
     """A program of a model on a mesh, and its first steps."""
 
@@ -129,7 +135,8 @@ class Mesh:
         moved, _ = self.logical(self.step(batch, begin=0))
         behind, _ = self.logical(self.step(batch, 2))
         worst = lambda pairs: max(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300) for a, b in pairs)
-        parameters = [n.removesuffix(".first") for n in expected if n.endswith(".first")]
+        rounding = rounding_of(expected)
+        parameters = [n.removesuffix(".first") for n in expected if n.endswith(".first") and n not in rounding]
         return (worst((moved[f"{n}.first"], expected[f"{n}.first"]) for n in parameters),
                 worst((behind[n] - moved[n], second[n] - expected[n]) for n in parameters))
 
@@ -218,14 +225,14 @@ def check(description, variants, refusals=(), drawn=False):
             scale = grown(drift[0], LIMITS["gradients"])
             limits = {label: limit * (1 if label == "losses" else scale) for label, limit in LIMITS.items()}
             moments = [n for n in expected if n.endswith(".first")]
-            # A gradient that is nothing but rounding (of a bias of keys, which a softmax does not see) has no digits to compare; it has to be as small.
-            size = {n: np.linalg.norm(expected[n]) for n in moments}
-            rounding = {n for n in moments if size[n] <= 1e-14 * max(size.values())}
+            # What is nothing but rounding has no digits to compare; it has to be as small.
+            largest = max(np.linalg.norm(expected[n]) for n in moments)
+            rounding = rounding_of(expected)
             moments = [n for n in moments if n not in rounding]
             parameters = [n for n in expected if n not in losses and not n.endswith((".first", ".second")) and f"{n}.first" not in rounding]
             pieces = mesh.step(batch)
             values, different = mesh.logical(pieces)
-            large = [n for n in rounding if np.linalg.norm(values[n]) > 1e-12 * max(size.values())]
+            large = [n for n in rounding if np.linalg.norm(values[n]) > 1e-12 * largest]
             report.line(not large, f"{name} gradients of rounding", f"{len(rounding)} tensors" + "".join(f", {n} is not" for n in large[:3]))
             report.line(not different, f"{name} replicas", f"{len(pieces)} tensors" + "".join(f", {n} differs" for n in different[:3]))
             for label, names in (("losses", losses[:2]), ("gradient norm", losses[2:]), ("gradients", moments), ("parameters", parameters)):

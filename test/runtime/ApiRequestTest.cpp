@@ -110,6 +110,11 @@ TEST(ApiRequest, WhatIsWrongIsNamed) {
     ASSERT_FALSE(read) << body;
     EXPECT_TRUE(std::string_view(read.message()).starts_with(message)) << read.message();
   }
+  // What is no number of a double is shown in part.
+  auto large = readCompletion(R"({"prompt": "a", "min_p": 1)" + std::string(100000, '0') + "}");
+  ASSERT_FALSE(large);
+  EXPECT_TRUE(std::string_view(large.message()).starts_with("the body is no JSON: number overflow parsing '1000"));
+  EXPECT_LT(large.message().size(), 300u);
   std::string deep = R"({"prompt": )" + std::string(200, '[') + std::string(200, ']') + "}";
   EXPECT_EQ(readCompletion(deep).message(), "the body is nested deeper than 100 levels");
 }
