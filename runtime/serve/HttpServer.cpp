@@ -17,8 +17,25 @@ struct HttpServer::Impl {
   httplib::Server server;
   int port = 0, socket = -1;
   std::atomic<bool> hasEnded = false;
+  std::atomic<size_t> answering = 0; // requests for texts
   std::thread thread;
 };
+
+namespace {
+
+// A request for texts, until the last of it is written.
+class Answering {
+public:
+  explicit Answering(std::atomic<size_t> &count) : count(count) { ++count; }
+  ~Answering() { --count; }
+  Answering(const Answering &) = delete;
+  Answering &operator=(const Answering &) = delete;
+
+private:
+  std::atomic<size_t> &count;
+};
+
+} // namespace
 
 HttpServer::HttpServer() : impl(std::make_unique<Impl>()) {}
 HttpServer::~HttpServer() { stop(); }
@@ -55,7 +72,7 @@ static void fail(httplib::Response &response, const Status &status) {
 }
 
 // What comes is sent as it does. Once the head is out an error can only be told in a stream; a whole answer is cut off.
-static void send(const httplib::Request &request, httplib::Response &response,
+static void send(const httplib::Request &request, httplib::Response &response, std::shared_ptr<Answering> answering,
                  Expected<std::unique_ptr<ApiAnswer>> begun) {
   if (!begun)
     return fail(response, begun.status());
@@ -71,7 +88,7 @@ static void send(const httplib::Request &request, httplib::Response &response,
       goesOn = answer->next(whole);
     return goesOn ? response.set_content(whole, type) : fail(response, goesOn.status());
   }
-  auto more = [answer](size_t, httplib::DataSink &sink) {
+  auto more = [answer, answering = std::move(answering)](size_t, httplib::DataSink &sink) {
     std::string body;
     Expected<bool> goesOn = answer->next(body);
     if (!goesOn && !answer->streams())
@@ -113,11 +130,12 @@ void HttpServer::start(Api &api, size_t connections) {
         answer(request, response, body);
     });
   };
-  post("/v1/completions", [&](const Request &request, Response &response, const std::string &body) {
-    send(request, response, api.completion(body));
+  auto answering = [this] { return std::make_shared<Answering>(impl->answering); };
+  post("/v1/completions", [&, answering](const Request &request, Response &response, const std::string &body) {
+    send(request, response, answering(), api.completion(body));
   });
-  post("/v1/chat/completions", [&](const Request &request, Response &response, const std::string &body) {
-    send(request, response, api.chatCompletion(body));
+  post("/v1/chat/completions", [&, answering](const Request &request, Response &response, const std::string &body) {
+    send(request, response, answering(), api.chatCompletion(body));
   });
   server.Get("/v1/models",
              [&](const Request &, Response &response) { response.set_content(api.models(), "application/json"); });
@@ -176,6 +194,9 @@ void HttpServer::start(Api &api, size_t connections) {
 void HttpServer::stop() {
   if (!impl->thread.joinable())
     return;
+  // The library cuts what is written in parts off as soon as it is stopped, whatever of it is left.
+  while (impl->answering > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   impl->server.stop();
   impl->thread.join();
 }

@@ -21,7 +21,8 @@ public:
   int port() const;
   // Answers from a thread of its own; `connections` at a time.
   void start(Api &api, size_t connections);
-  // Nobody new is answered; returns when those who are have their answers.
+  // Nobody new is answered; returns when those who are have their answers. The service of `api` has ended, so that no more of
+  // them come.
   void stop();
 
 private:

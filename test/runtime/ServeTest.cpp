@@ -1,9 +1,13 @@
 #include "test/runtime/ServeFixture.h"
 
 #include "runtime/serve/Api.h"
+#include "runtime/serve/HttpServer.h"
 #include "runtime/train/ImportedConfig.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 namespace braid::runtime::test {
 namespace {
@@ -277,6 +281,64 @@ TEST(Api, AnswersWholeAndInParts) {
 
 // Behind token 7 logits are not finite, and 5 is followed by 7: a text fails once it has begun, or its prompt when it is
 // scored; others go on.
+// The bytes of an answer; the connection ends behind it.
+std::string answerOf(int port, const std::string &body) {
+  int client = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET, address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(client, reinterpret_cast<const sockaddr *>(&address), sizeof(address)), 0);
+  std::string request =
+      fmt::format("POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{}",
+                  body.size(), body);
+  EXPECT_EQ(write(client, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t count; (count = read(client, bytes, sizeof(bytes))) > 0;)
+    answer.append(bytes, static_cast<size_t>(count));
+  close(client);
+  return answer;
+}
+
+// Whenever the last of its texts ends, an answer is written to its end before the server stops.
+TEST(HttpServer, StopsBehindWhatItAnswers) {
+  for (int round = 0; round < 40; ++round)
+    withRank(3, [&](Rank &rank, Generator &generator) {
+      TextService service(rank, generator, {.most = 9, .reuses = false});
+      ApiModel model;
+      model.name = "bigram";
+      model.tokensOf = [](const Json &prompt, bool) -> Expected<Tokens> {
+        return byteTokens(prompt.get<std::string>());
+      };
+      Api api(model, service);
+      auto server = HttpServer::listen("127.0.0.1", 0);
+      ASSERT_TRUE(server) << server.message();
+      (*server)->start(api, 4);
+      std::string answer;
+      std::atomic<bool> isAnswered = false;
+      std::thread asks([&] {
+        std::string stream = round % 2 ? "true" : "false";
+        answer = answerOf((*server)->port(), R"({"prompt": "ab", "max_tokens": 30, "n": 9, "stream": )" + stream + "}");
+        isAnswered = true;
+      });
+      std::thread stops([&] {
+        for (TextService::Counts asked; asked.running + asked.waiting + asked.texts < 9 && !isAnswered;
+             asked = service.counts())
+          std::this_thread::sleep_for(1ms);
+        service.stop();
+      });
+      EXPECT_TRUE(service.run().ok());
+      (*server)->stop();
+      asks.join();
+      stops.join();
+      EXPECT_TRUE(answer.ends_with("\r\n0\r\n\r\n")) << round << answer;
+      size_t ends = 0;
+      for (size_t at = answer.find("\"length\""); at != answer.npos; at = answer.find("\"length\"", at + 1))
+        ++ends;
+      EXPECT_EQ(ends, 9u) << round;
+    });
+}
+
 TEST(Serve, WhatIsNotFiniteEndsItsText) {
   withRank(3, [](Rank &rank, Generator &generator) {
     const Program &program = rank.program();
