@@ -161,7 +161,7 @@ for family, given in ({name: BASE | more for name, more in CONFIGS.items()} | ON
     write_library(folder / f"{family}-library", library, files)
     for kind in ("f32", "bf16", "f16") if family in ("qwen3_moe", "qwen3_next", "nemotron_h", "granitemoehybrid") else ("f32",):
         report_export(f"{family} {kind}", program, folder / family, library, files, kind)
-    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma", "lara_mini", "kda", "retnet", "hgrn2", "rwkv7") else [])
+    kinds = [("f32", "", 1)] + ([("f32", "tp=2", 2)] if family in ("nemotron_h", "minimax_m2", "deepseek_v3", "kimi_linear", "phi3", "zamba2", "bailing_hybrid", "lfm2_moe", "olmo_hybrid", "xlstm-fused", "recurrent_gemma", "lara_mini", "kda", "retnet", "hgrn2", "rwkv6", "rwkv7") else [])
     if family in ("granitemoehybrid", "gpt_oss"):
         kinds += [("f32", "dp=2,ep=2", 2), ("f32", "tp=2", 2)]
     if family == "qwen3_moe":
@@ -355,6 +355,7 @@ for family, wheres in {
                 {"attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "window_size": 9}}, {"conv_size": 3},
                 {"attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "rope_theta": 10000.0}}],
         "hgrn2": [{}, {"num_heads": 4, "fuse_norm": False}, {"use_lower_bound": False}, {"expand_ratio": 16}],
+        "rwkv6": [{}, {"fuse_norm": False, "hidden_ratio": 3.4}, {"norm_first": True}, {"expand_v": 2.0}, {"gate_low_rank_dim": 6}],
         "rwkv7": [{}, {"num_heads": 4, "value_dim": [32, 32, 32], "use_l2warp": False}, {"fuse_norm": False}, {"norm_first": False}, {"hidden_act": "relu"}, {"norm_eps": 1e-6}, {"head_dim": 16}],
         "falcon_mamba": [{}, {"intermediate_size": 96}, {"mixer_rms_eps": 1e-3}],
         "gemma3_text": [{}, {"rope_parameters": {"sliding_attention": {"rope_theta": 1e4}, "full_attention": None}},

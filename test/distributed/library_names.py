@@ -96,6 +96,7 @@ RECURRENT = {
 FLA = {name: SMALL | {"num_hidden_layers": 3, "attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "qkv_bias": name == "kda"}} | more for name, more in {
     "gla": {"use_short_conv": True, "num_heads": 2}, "retnet": {"num_heads": 4, "use_output_gate": False}, "kda": {"num_heads": 2, "head_dim": 8, "expand_v": 2.0},
     "hgrn2": {"expand_ratio": 8, "use_short_conv": True}, "gated_deltanet": {"num_heads": 2, "num_v_heads": 4, "head_dim": 8}, "delta_net": {"num_heads": 4, "use_gate": True}}.items()}
+FLA["rwkv6"] = SMALL | {"num_hidden_layers": 3, "num_heads": 4, "expand_k": 1.5, "proj_low_rank_dim": 3, "gate_low_rank_dim": 5, "norm_first": False}
 FLA["rwkv7"] = SMALL | {"num_hidden_layers": 3, "head_dim": 8, "decay_low_rank_dim": 6, "a_low_rank_dim": 4, "v_low_rank_dim": 3, "gate_low_rank_dim": 5}
 
 
@@ -508,6 +509,25 @@ def of_fla(family, ours):
     return theirs
 
 
+def of_rwkv6(ours):
+    """Five mixtures are one matrix by rows and one by columns; what is multiplied stands beside its share of the token before."""
+    norms = {"model.norm": "final_norm"}
+    theirs = {"model.embeddings.weight": ours["embed.weight"], "lm_head.weight": ours["head.weight"].T}
+    for layer in range(3):
+        at, of = f"model.layers.{layer}.", lambda name: ours[f"layers.{layer}.{name}"]
+        norms |= {at + "attn_norm": f"layers.{layer}.norm1", at + "ffn_norm": f"layers.{layer}.norm2", at + "attn.g_norm": f"layers.{layer}.lsm.norm"}
+        theirs |= {at + "ffn.key.mu": of("ffn.mu"), at + "ffn.key.linear.weight": of("ffn.w1").T, at + "ffn.value.weight": of("ffn.w2").T,
+                   at + "ffn.receptance.mu": of("ffn.mu_g"), at + "ffn.receptance.linear.weight": of("ffn.wg").T}
+        theirs |= {at + "attn.x_proj.0.mu": of("lsm.mu_x"), at + "attn.x_bias": np.stack([of(f"lsm.mu_{x}") for x in "qwkvg"]),
+                   at + "attn.x_proj.0.linear.weight": np.concatenate([of(f"lsm.mix_{x}_a").T for x in "qwkvg"]),
+                   at + "attn.x_proj.2.weight": np.concatenate([of(f"lsm.mix_{x}_b").T for x in "qwkvg"], 1)}
+        theirs |= {at + f"attn.{letter}_proj.linear.weight": of(f"lsm.w{own}").T for letter, own in zip("rkvg", "qkvg")}
+        lora = at + "attn.w_proj.linear.lora."
+        theirs |= {lora + "0.weight": of("lsm.decay_a").T, lora + "2.weight": of("lsm.decay_b").T, lora + "2.bias": of("lsm.w0").reshape(-1)}
+        theirs |= {at + "attn.bonus": of("lsm.u"), at + "attn.o_proj.weight": of("lsm.wo").T}
+    return theirs | {f"{name}.{part}": ours[f"{own}.{part}"].reshape(-1) for name, own in norms.items() for part in ("weight", "bias")}
+
+
 def of_rwkv(ours):
     """A norm of the embedding in the first layer, which mixes no values; products of low rank are numbers 0 and 2 of three."""
     norms = {"model.norm": "final_norm", "model.layers.0.pre_norm": "embed_norm"}
@@ -530,8 +550,8 @@ def of_rwkv(ours):
 
 
 def of_family(family, ours):
-    if family == "rwkv7":
-        return of_rwkv(ours)
+    if family in ("rwkv6", "rwkv7"):
+        return of_rwkv6(ours) if family == "rwkv6" else of_rwkv(ours)
     if family in FLA:
         return of_fla(family, ours)
     if family == "lara_mini":
