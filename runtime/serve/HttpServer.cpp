@@ -16,7 +16,7 @@ namespace braid::runtime {
 struct HttpServer::Impl {
   httplib::Server server;
   int port = 0, socket = -1;
-  std::atomic<bool> hasEnded = false;
+  std::atomic<bool> hasEnded = false, isStopping = false;
   std::atomic<size_t> answering = 0; // requests for texts
   std::thread thread;
 };
@@ -130,7 +130,8 @@ void HttpServer::start(Api &api, size_t connections) {
         answer(request, response, body);
     });
   };
-  auto answering = [this] { return std::make_shared<Answering>(impl->answering); };
+  // Who asks an ended service is refused, and nobody waits for that: else a crowd could hold up the end.
+  auto answering = [this] { return impl->isStopping ? nullptr : std::make_shared<Answering>(impl->answering); };
   post("/v1/completions", [&, answering](const Request &request, Response &response, const std::string &body) {
     send(request, response, answering(), api.completion(body));
   });
@@ -195,6 +196,7 @@ void HttpServer::stop() {
   if (!impl->thread.joinable())
     return;
   // The library cuts what is written in parts off as soon as it is stopped, whatever of it is left.
+  impl->isStopping = true;
   while (impl->answering > 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   impl->server.stop();
