@@ -36,6 +36,9 @@ bool braid::checkTarget(const CompileOptions &options) {
     llvm::Expected<CudaTarget> target = CudaTarget::parse(options.arch);
     if (!target)
       return fail("--target=cuda: " + llvm::toString(target.takeError()));
+    if (bool code = !options.tablesOnly && !options.toPhase; code && !target->emulated && !CudaTarget::hasToolkit())
+      return fail("--target=cuda: this compiler was built without a CUDA toolkit, which machine code needs; valid: "
+                  "--target=cpu, or --to-phase=commands");
     if (options.products == "clusters" && !target->limits.wgmma)
       return fail("--products=clusters shares operands among blocks of a cluster, which --arch=" + options.arch +
                   " does not have; valid: --products=blocks, or --arch=sm_90a");

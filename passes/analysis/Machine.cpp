@@ -20,8 +20,8 @@ constexpr Field fields[] = {{"flops", &Machine::flops},
 } // namespace
 
 Machine Machine::ofGpu(bool hopper, bool bf16) {
-  Machine machine = hopper ? Machine{0.6 * 989e12, 0.6 * 4.8e12, 3e-6, 450e9, 5e-6}
-                           : Machine{0.6 * 312e12, 0.6 * 2.0e12, 3e-6, 300e9, 5e-6};
+  Machine machine = hopper ? Machine{0.6 * 989e12, 0.85 * 4.8e12, 2e-6, 450e9, 5e-6}
+                           : Machine{0.6 * 312e12, 0.85 * 2.0e12, 2e-6, 300e9, 5e-6};
   if (!bf16)
     machine.flops /= 4;
   return machine;

@@ -3,6 +3,9 @@
 
 #include "frontend/Json.h"
 #include "runtime/Program.h"
+#include "tools/common/InputFile.h"
+
+#include "llvm/Support/Path.h"
 
 #include <cmath>
 #include <map>
@@ -36,41 +39,100 @@ static void readLink(Reader &parent, Errors &errors, StringRef key, bool needed,
   r.number("processor_per_byte", link.perByte, 0, 3600);
 }
 
-std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, DiagnosticFn error) {
-  std::optional<Value> root = parseObject(text, filename, error, "{\"device\": .., \"nodes\": ..}");
+static void readKernels(Reader &d, Errors &errors, Device &device) {
+  const Value *kernels = d.objectAt("kernels");
+  if (!kernels)
+    return;
+  Reader all(*kernels, d.pathOf("kernels"), errors);
+  for (const Field &field : kernels->fields) {
+    const Value *value = all.objectAt(field.name);
+    if (!value)
+      continue;
+    Reader r(*value, all.pathOf(field.name), errors);
+    Device::KernelRates &rates = device.kernels.emplace_back(Device::KernelRates{field.name});
+    r.number("flops", rates.flops, minRate, maxRate);
+    r.number("bandwidth", rates.bandwidth, minRate, maxRate);
+    if (value->fields.empty())
+      all.error(field.name, "says nothing; valid: {\"flops\": operations per second, \"bandwidth\": bytes per second}, "
+                            "or one of both");
+  }
+}
+
+static void readDevice(Reader &d, Errors &errors, Device &device) {
+  d.string("name", device.name);
+  if (const Value *flops = d.objectAt("flops")) {
+    Reader f(*flops, d.pathOf("flops"), errors);
+    requireNumber(f, "f32", device.f32Flops, maxRate, "valid: operations per second, at least 1");
+    f.number("bf16", device.bf16Flops, minRate, maxRate);
+    f.number("f64", device.f64Flops, minRate, maxRate);
+  } else if (!d.has("flops")) {
+    d.error("flops", "is missing; valid: {\"f32\": operations per second, ..}");
+  }
+  requireNumber(d, "bandwidth", device.bandwidth, maxRate, "valid: bytes per second, at least 1");
+  requireNumber(d, "memory", device.memory, maxRate, "valid: bytes, at least 1");
+  d.number("cache", device.cache, 0, maxRate);
+  if (device.cache > 0 || d.has("cache_bandwidth"))
+    requireNumber(d, "cache_bandwidth", device.cacheBandwidth, maxRate,
+                  "valid: bytes per second, at least 1, where cache is given");
+  if (device.cacheBandwidth > 0 && device.cache == 0)
+    d.error("cache", "is missing; valid: the bytes that are read at cache_bandwidth");
+  d.number("efficiency", device.efficiency, minEfficiency, 1);
+  if (double own = 1; d.has("bandwidth_efficiency")) {
+    d.number("bandwidth_efficiency", own, minEfficiency, 1);
+    device.bandwidthEfficiency = own;
+  }
+  d.number("overhead", device.overhead, 0, 3600);
+  d.choice("arch", device.arch, {"sm_90a", "sm_80"});
+  d.integer("multiprocessors", device.multiprocessors, 1, 65536);
+  readKernels(d, errors, device);
+}
+
+/// A file of its own, beside that of the cluster.
+static bool readDeviceFile(StringRef name, StringRef clusterPath, DiagnosticFn error, Cluster &cluster) {
+  llvm::SmallString<128> path(llvm::sys::path::parent_path(clusterPath));
+  llvm::sys::path::append(path, name);
+  std::optional<std::string> text = readFile(path.str().str());
+  std::optional<Value> root =
+      text ? parseObject(*text, path, error, "{\"flops\": .., \"bandwidth\": ..}") : std::nullopt;
+  if (!root)
+    return false;
+  cluster.text += *text;
+  Errors errors(*root, path, error);
+  errors.doublePrecision = true;
+  {
+    Reader d(*root, "", errors);
+    readDevice(d, errors, cluster.device);
+  }
+  return !errors.any();
+}
+
+std::optional<Cluster> plan::readCluster(const std::string &path) {
+  auto error = [](const std::string &message) { printError(message); };
+  std::optional<std::string> text = readFile(path);
+  std::optional<Value> root = text ? parseObject(*text, path, error, "{\"device\": .., \"nodes\": ..}") : std::nullopt;
   if (!root)
     return std::nullopt;
-  Errors errors(*root, filename, error);
+  Errors errors(*root, path, error);
   errors.doublePrecision = true;
   Cluster cluster;
+  cluster.text = *text;
+  bool hasDevice = true;
   {
     Reader r(*root, "", errors);
     r.string("name", cluster.name);
     r.integer("nodes", cluster.nodes, 1, 65536);
     r.integer("ranks_per_node", cluster.ranksPerNode, 1, 4096);
-    if (const Value *value = r.objectAt("device")) {
+    const Value *device = root->find("device");
+    if (!device) {
+      r.error("device", "is missing; valid: {\"flops\": .., \"bandwidth\": .., \"memory\": ..}, or the name of a file "
+                        "with that");
+    } else if (device->kind == Kind::string) {
+      std::string name;
+      r.string("device", name);
+      hasDevice = readDeviceFile(name, path, error, cluster);
+    } else if (const Value *value = r.objectAt("device")) {
       Reader d(*value, "device", errors);
-      d.string("name", cluster.device.name);
-      if (const Value *flops = d.objectAt("flops")) {
-        Reader f(*flops, "device.flops", errors);
-        requireNumber(f, "f32", cluster.device.f32Flops, maxRate, "valid: operations per second, at least 1");
-        f.number("bf16", cluster.device.bf16Flops, minRate, maxRate);
-        f.number("f64", cluster.device.f64Flops, minRate, maxRate);
-      } else if (!d.has("flops")) {
-        d.error("flops", "is missing; valid: {\"f32\": operations per second, ..}");
-      }
-      requireNumber(d, "bandwidth", cluster.device.bandwidth, maxRate, "valid: bytes per second, at least 1");
-      requireNumber(d, "memory", cluster.device.memory, maxRate, "valid: bytes, at least 1");
-      d.number("cache", cluster.device.cache, 0, maxRate);
-      if (cluster.device.cache > 0 || d.has("cache_bandwidth"))
-        requireNumber(d, "cache_bandwidth", cluster.device.cacheBandwidth, maxRate,
-                      "valid: bytes per second, at least 1, where cache is given");
-      if (cluster.device.cacheBandwidth > 0 && cluster.device.cache == 0)
-        d.error("cache", "is missing; valid: the bytes that are read at cache_bandwidth");
-      d.number("efficiency", cluster.device.efficiency, minEfficiency, 1);
-      d.number("overhead", cluster.device.overhead, 0, 3600);
-    } else if (!r.has("device")) {
-      r.error("device", "is missing; valid: {\"flops\": .., \"bandwidth\": .., \"memory\": ..}");
+      readDevice(d, errors, cluster.device);
     }
     const Value *links = r.objectAt("links");
     Value none;
@@ -82,7 +144,36 @@ std::optional<Cluster> plan::parseCluster(StringRef text, StringRef filename, Di
     readLink(l, errors, "network", cluster.nodes > 1,
              "nodes is " + std::to_string(cluster.nodes) + ", which exchange over it", cluster.network);
   }
-  return errors.any() ? std::nullopt : std::optional(std::move(cluster));
+  return errors.any() || !hasDevice ? std::nullopt : std::optional(std::move(cluster));
+}
+
+void plan::chooseTarget(CompileOptions &compile, llvm::ArrayRef<std::string> given, const Device &device) {
+  auto isGiven = [&](StringRef flag) {
+    return llvm::any_of(given, [&](StringRef word) { return word == flag || word.starts_with((flag + "=").str()); });
+  };
+  // Who names a processor means one.
+  if (!device.arch.empty() && !isGiven("--target") && !isGiven("--cpu"))
+    compile.target = "cuda";
+  if (compile.target != "cuda")
+    return;
+  if (!device.arch.empty() && !isGiven("--arch"))
+    compile.arch = device.arch;
+  if (!isGiven("--cpu"))
+    compile.cpu = CompileOptions().cpu;
+}
+
+double Device::seconds(StringRef dtype, double work, double bytes, StringRef kernel, double blocks) const {
+  const KernelRates *own = nullptr;
+  for (const KernelRates &rates : kernels)
+    if (!kernel.empty() && kernel.starts_with(rates.begin) && (!own || own->begin.size() < rates.begin.size()))
+      own = &rates;
+  double rate = own && own->flops > 0 ? own->flops : flops(dtype) * efficiency;
+  double memoryRate = own && own->bandwidth > 0     ? own->bandwidth
+                      : cache > 0 && bytes <= cache ? cacheBandwidth * bandwidthEfficiency.value_or(efficiency)
+                                                    : reachedBandwidth();
+  auto all = static_cast<double>(multiprocessors);
+  double share = blocks > 0 && blocks < all ? blocks / all : 1;
+  return std::max(work / rate, bytes / memoryRate) / share;
 }
 
 double plan::processorSeconds(const Cluster &cluster, CollectiveKind kind, llvm::ArrayRef<uint32_t> members,
@@ -167,8 +258,7 @@ Machine plan::machineOf(const Cluster &cluster, const Mesh &mesh, llvm::StringRe
       link->latency = 0;
   auto seconds = [&](const Cluster &on, double bytes) { return collectiveSeconds(on, kind, members, bytes); };
   const Device &device = cluster.device;
-  Machine machine{device.flops(dtype) * device.efficiency, device.bandwidth * device.efficiency, device.overhead, 1e10,
-                  0};
+  Machine machine{device.flops(dtype) * device.efficiency, device.reachedBandwidth(), device.overhead, 1e10, 0};
   if (members.size() > 1) {
     machine.linkBandwidth = std::min(maxRate, 1e9 / seconds(instant, 1e9)); // what a description may say
     machine.linkLatency = seconds(cluster, 0);

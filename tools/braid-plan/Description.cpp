@@ -21,6 +21,13 @@ std::vector<CLI::Option *> plan::addDescription(CLI::App &app, CompileOptions &c
   if (ofOneMesh)
     notEmpty(of(app.add_option("--mesh", compile.mesh, asCompile(" (default: all ranks of the cluster)"))))
         ->type_name("AXIS=N,..");
+  oneOf(
+      of(app.add_option("--target", compile.target, asCompile(" (default: what the cluster's devices are, else cpu)"))),
+      {"cpu", "cuda"})
+      ->type_name("NAME");
+  oneOf(of(app.add_option("--arch", compile.arch, asCompile(" (default: that of the cluster's devices, else sm_90a)"))),
+        {"sm_90a", "sm_80"})
+      ->type_name("NAME");
   notEmpty(of(app.add_option("--cpu", compile.cpu,
                              asCompile(": chunk sizes follow from it (default x86-64-v3, wherever it is planned)"))))
       ->type_name("CPU");

@@ -85,9 +85,7 @@ public:
   /// Adds to the forecast and to the orders of its streams; its measures are of this stage alone.
   StageForecast(const Program &program, const Cluster &cluster, Forecast &result, schedule::Orders &orders)
       : program(program), cluster(cluster), result(result), orders(orders) {
-    rate = cluster.device.flops(program.metadata("dtype").value_or("f32")) * cluster.device.efficiency;
-    bandwidth = cluster.device.bandwidth * cluster.device.efficiency;
-    cacheBandwidth = cluster.device.cacheBandwidth * cluster.device.efficiency;
+    dtype = program.metadata("dtype").value_or("f32");
     schedule::Problem &problem = result.problem;
     host = static_cast<int64_t>(problem.streams.size());
     for (const runtime::StreamInfo &stream : program.streams()) {
@@ -255,9 +253,16 @@ private:
     }
     this->flops += flops;
     this->bytes += bytes;
-    double own = command.joined() ? 0 : cluster.device.overhead;
-    bool cached = cluster.device.cache > 0 && bytes <= cluster.device.cache;
-    return own + std::max(flops / rate, bytes / (cached ? cacheBandwidth : bandwidth));
+    std::string_view kernel;
+    double blocks = 0;
+    if (const schema::Launch *launch = command.body_as_Launch()) {
+      kernel = program.kernels()[launch->kernel()];
+      blocks = 1;
+      for (uint64_t extent : *launch->grid())
+        blocks *= static_cast<double>(extent);
+    }
+    return (command.joined() ? 0 : cluster.device.overhead) +
+           cluster.device.seconds(dtype, flops, bytes, kernel, blocks);
   }
 
   /// The share of `rows`, which buffers have room for, that are there when every expert gets as many.
@@ -329,7 +334,7 @@ private:
   schedule::Orders &orders;
   std::vector<int64_t> rows; ///< of each stream of the program
   std::vector<Experts> experts; ///< by absolute layer; empty: not known
-  double rate = 1, bandwidth = 1, cacheBandwidth = 1;
+  std::string dtype;
   std::vector<std::pair<int64_t, int64_t>> iterations; ///< (index, count) of the repeats around a command
   std::map<uint32_t, std::pair<int64_t, int64_t>> events; ///< row and task of the last record
   std::vector<std::vector<int64_t>> pending; ///< per row what its next task waits for

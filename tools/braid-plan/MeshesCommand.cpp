@@ -28,12 +28,11 @@ struct Options {
   std::string cluster;
   std::vector<std::string> axes = {"dp", "tp", "pp", "ep"};
   int64_t ranks = 0, best = 10;
-  std::vector<std::string> given; ///< flags of the description, "--batch=32"
+  std::vector<std::string>
+      given; ///< flags of the description, "--batch=32", and the target that follows from the cluster
   bool expertRoom = false; ///< the model says one
   bool json = false;
 };
-
-void report(const std::string &message) { plan::fail(message); }
 
 /// What a mesh does with the step, or why there is none.
 struct Planned {
@@ -205,9 +204,9 @@ void print(const Options &options, const plan::Cluster &cluster, const std::vect
 }
 
 int run(Options options) {
-  std::optional<std::string> text = readFile(options.cluster), model;
-  std::optional<plan::Cluster> cluster;
-  if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
+  std::optional<std::string> model;
+  std::optional<plan::Cluster> cluster = plan::readCluster(options.cluster);
+  if (!cluster)
     return 1;
   if (options.ranks == 0)
     options.ranks = cluster->ranks();
@@ -222,6 +221,14 @@ int run(Options options) {
                       " is no model description; valid: a MODEL.json, which is compiled for each mesh");
   if (!(model = readFile(options.job.input)))
     return 1;
+  plan::chooseTarget(options.job.options, options.given, cluster->device);
+  // braid-compile has other defaults.
+  const CompileOptions &chosen = options.job.options, defaults;
+  for (const auto &[flag, value, otherwise] :
+       {std::tuple("--target=", chosen.target, defaults.target), std::tuple("--arch=", chosen.arch, defaults.arch)})
+    if (value != otherwise &&
+        llvm::none_of(options.given, [&](llvm::StringRef word) { return word.starts_with(flag); }))
+      options.given.push_back(flag + value);
   // What is wrong whatever the mesh is said once.
   CompileOptions alone = options.job.options;
   alone.mesh.clear();

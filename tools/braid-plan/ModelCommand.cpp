@@ -70,6 +70,7 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
     return nullptr;
   }
   CompileOptions &compile = options.job.options;
+  plan::chooseTarget(compile, compile.given, cluster ? cluster->device : plan::Device());
   if (cluster) {
     bool choose = compile.mesh.empty() && cluster->ranks() > 1;
     if (choose && cluster->ranks() > maxAxisSize) {
@@ -472,8 +473,7 @@ int run(Options options) {
   const std::string &input = options.job.input;
   std::optional<plan::Cluster> cluster;
   if (!options.cluster.empty()) {
-    std::optional<std::string> text = readFile(options.cluster);
-    if (!text || !(cluster = plan::parseCluster(*text, options.cluster, report)))
+    if (!(cluster = plan::readCluster(options.cluster)))
       return 1;
   }
   for (auto [flag, value] :
@@ -541,7 +541,6 @@ int run(Options options) {
 plan::Action plan::addModel(CLI::App &app) {
   auto options = std::make_shared<Options>();
   CompileOptions &compile = options->job.options;
-  compile.cpu = plannedCpu;
   app.add_option("model", options->job.input, "a model description, or a program")->type_name("MODEL.json|P.braid");
   app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
   app.add_option("--entry", options->entry,

@@ -46,7 +46,13 @@ static plan::Cluster assumedCluster(int64_t ranks) {
   cluster.name = "assumed: ranks as threads";
   cluster.ranksPerNode = ranks;
   double noLimit = std::numeric_limits<double>::infinity(); // of memory; who measures sees what does not fit
-  cluster.device = {"CPU core", 1e11, 2e11, 5e10, 1e10, noLimit, 0.5, 2e-6};
+  plan::Device &device = cluster.device;
+  device.name = "CPU core";
+  device.f32Flops = 1e11, device.bf16Flops = 2e11, device.f64Flops = 5e10;
+  device.bandwidth = 1e10;
+  device.memory = noLimit;
+  device.efficiency = 0.5;
+  device.overhead = 2e-6;
   cluster.node = {2e9, 3e-5};
   return cluster;
 }
@@ -105,8 +111,7 @@ bool Tuner::loadCluster() {
       keepsMachine ? clusterOf(*spec->schedule.machine, mesh.world(), mesh.size("ep")) : assumedCluster(mesh.world());
   if (options.clusterFile.empty())
     return true;
-  std::optional<std::string> read = readFile(options.clusterFile);
-  std::optional<plan::Cluster> known = read ? plan::parseCluster(*read, options.clusterFile, report) : std::nullopt;
+  std::optional<plan::Cluster> known = plan::readCluster(options.clusterFile);
   if (!known)
     return false;
   if (known->ranks() < mesh.world())
@@ -114,8 +119,10 @@ bool Tuner::loadCluster() {
         fmt::format("{}: has {} ranks (nodes times ranks_per_node), but --mesh={} has {}; valid: a --mesh of at "
                     "most as many",
                     options.clusterFile, known->ranks(), options.job.options.mesh, mesh.world()));
-  clusterText = std::move(*read);
   cluster = std::move(*known);
+  // What is measured here runs here.
+  if (options.predictOnly)
+    plan::chooseTarget(options.job.options, options.job.options.given, cluster.device);
   return true;
 }
 
@@ -169,8 +176,8 @@ void Tuner::identify() {
               {"seq_len", o.seqLen.value_or(spec->train.seqLen)},
               {"description", hashOf(withoutChoice(text))},
               {"program", plainHash}};
-  if (!clusterText.empty())
-    identity["cluster"] = cluster.name + ", " + hashOf(clusterText);
+  if (!cluster.text.empty())
+    identity["cluster"] = cluster.name + ", " + hashOf(cluster.text);
   if (options.predictOnly)
     return;
   identity["ranks"] = options.launch.empty() ? "threads of one process" : llvm::json::fixUTF8(options.launch);

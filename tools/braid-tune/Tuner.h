@@ -51,7 +51,7 @@ private:
   Options &options;
   std::FILE *out; ///< for people: not where the description goes
   std::string folder; ///< for what is gone in the end
-  std::string text, clusterText;
+  std::string text;
   std::optional<ModelSpec> spec;
   plan::Cluster cluster;
   bool keepsMachine = false; ///< the model's own schedule.machine stays, --cluster or not

@@ -6,6 +6,8 @@
 
 using namespace braid;
 
+bool CudaTarget::hasToolkit() { return BRAID_HAVE_CUDA; }
+
 llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
   auto [name, option] = arch.split(',');
   // What a block may use of the memory that a multiprocessor has: 228 and 164 KiB, less one each.
@@ -19,9 +21,6 @@ llvm::Expected<CudaTarget> CudaTarget::parse(llvm::StringRef arch) {
       return limits.takeError();
     return CudaTarget{.arch = arch.str(), .limits = *limits, .launchesEarly = launchesEarly, .emulated = true};
   }
-#if !BRAID_HAVE_CUDA
-  return llvm::createStringError("this compiler was built without a CUDA toolkit; valid: --target=cpu");
-#endif
   if (found != std::end(known) && name == arch)
     return CudaTarget{.arch = arch.str(), .limits = found->second, .launchesEarly = launchesEarly};
   return llvm::createStringError("unknown architecture '" + arch + "'; valid: sm_90a (H100, H200), sm_80 (A100)");

@@ -17,9 +17,11 @@ struct CudaTarget {
   bool assembledWhole = false; ///< kernels become machine code by the toolkit's program, all of them
 
   /// "sm_90a" (H100, H200) or "sm_80" (A100); "sm_90a,emulated", "sm_80,emulated": the same threads for test/emulator
-  /// ("sm_90a,emulated=4096": on blocks of so much shared memory). The error says which names are valid, or that this
-  /// compiler was built without a CUDA toolkit.
+  /// ("sm_90a,emulated=4096": on blocks of so much shared memory). The error says which names are valid.
   static llvm::Expected<CudaTarget> parse(llvm::StringRef arch);
+
+  /// Whether this compiler makes machine code of GPUs; what is emulated needs none.
+  static bool hasToolkit();
 };
 
 } // namespace braid
