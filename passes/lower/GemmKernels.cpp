@@ -281,7 +281,24 @@ private:
     return cast(k.at(offsets, {group}), k.builder.getIndexType());
   }
 
-  /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device.
+  /// The group that begins with the row, and where it ends; `row` itself where none does.
+  static std::pair<Var, Var> groupFrom(KernelBuilder &k, Var offsets, Var row) {
+    constexpr int64_t lanes = 64; // offsets that are compared at a time
+    Var groups = k.size(offsets, 0) - 1, lane = k.iota({lanes}, 0), place = cast(row, k.i32());
+    Vars passed = k.loop(0, groups, lanes, {k.constant(k.i32(), 0)}, [&](Var at, ArrayRef<Var> before) {
+      Var ends = k.load(offsets, {at + 1}, {lanes}, {.limit = groups + 1});
+      Var counted = both(lt(lane, cast(groups - at, k.i32())), le(ends, splat(place, {lanes})));
+      return Vars{before[0] + sum(cast(counted, k.i32()), 0)};
+    });
+    // Behind the last row of all groups: the last group, which ends there or before.
+    Var group = min(cast(passed[0], k.builder.getIndexType()), groups - 1);
+    Var end = boundary(k, offsets, group + 1);
+    return {group, select(eq(boundary(k, offsets, group), row), end, row)};
+  }
+
+  /// C[r, :] = A[r, :] op(B[g]): the rows of a group are dealt out to `parts` programs, as they are found on the device. Where there are fewer rows than
+  /// groups, a program takes the group that begins with its row, if one does: most groups have none, and as many programs as groups would do nothing
+  /// but start, several times on every multiprocessor.
   cmd::LaunchOp lowerRows(cmd::GroupedGemmOp op) {
     int64_t n = op.getN(), k = op.getK(), groups = op.getGroups(), rows = op.getMaxRows();
     // As if all groups had equally many. A tile has room for twice as many: a program goes on to the rest of its group, which reads the weights again.
@@ -295,13 +312,15 @@ private:
     tile.resultBoxes = isAligned(op.getC(), op.getLdc(), tile.c);
     int64_t across = n / tile.n;
     int64_t workers = tile.inBoxes() ? workersFor(getOperation(), rows, groups, tile.m, across) : 0;
-    SmallVector<StringRef, 3> grid = {"column", "part", "group"};
+    bool byRow = !workers && rows < groups;
+    SmallVector<StringRef, 3> grid = {"column", "part", byRow ? "row" : "group"};
     if (workers) {
       grid = {"worker"};
       tile.team = teamInGroups(getOperation(), across);
     }
     OutlineContext context(getOperation());
-    std::string kernel = context.kernel(tile.name("gemm_groups"), grid, [&](KernelBuilder &k) {
+    std::string name = tile.name(byRow ? "gemm_groups_by_row" : "gemm_groups");
+    std::string kernel = context.kernel(name, grid, [&](KernelBuilder &k) {
       Var a = k.buffer("a", tile.a, {kDynamic, kDynamic}, /*strided=*/true);
       Var b = k.buffer("b", tile.b, {kDynamic, kDynamic, kDynamic}, /*strided=*/true);
       Var c = k.buffer("c", tile.c, {kDynamic, kDynamic}, /*strided=*/true);
@@ -321,8 +340,13 @@ private:
       };
       if (workers)
         return eachGroupTile(k, offsets, tile.m, tile.n, tile.team, compute);
-      Var column = k.program(0) * tile.n, part = k.program(1), group = k.program(2),
-          end = boundary(k, offsets, group + 1);
+      Var column = k.program(0) * tile.n, part = k.program(1);
+      if (byRow) {
+        Var first = k.program(2);
+        auto [group, end] = groupFrom(k, offsets, first);
+        return k.loop(first, end, tile.m, [&, group = group, end = end](Var row) { compute(group, row, end, column); });
+      }
+      Var group = k.program(2), end = boundary(k, offsets, group + 1);
       eachTile(k, boundary(k, offsets, group), end, part, tile.m, tile.runsAlone(),
                [&](Var row) { compute(group, row, end, column); });
     });
@@ -335,6 +359,8 @@ private:
     if (tile.addend)
       arguments.buffer("addend", *op.getAddend(), {rows, n}, {ldc});
     arguments.buffer("offsets", op.getOffsets(), {groups + 1}, {});
+    if (byRow)
+      return launch(op, tile, kernel, {across, 1, rows}, arguments);
     if (!workers) {
       arguments.index("parts", parts);
       return launch(op, tile, kernel, {across, parts, groups}, arguments);

@@ -454,6 +454,10 @@ def main(parts="", share=""):
     add_long_sum(program, rng, "f32", 2049, 40, 7)
     add_groups(program, rng, 20, 704, 96, (1, 0, 2, 0, 3, 0, 0, 1, 2, 4))
     add_groups(program, rng, 64, 96, 128, (1, 0, 40, 2, 1, 3, 0, 2))  # 40 rows in tiles of 16
+    few = np.random.default_rng(3)  # fewer rows than groups, of which most have none: alone, all in one, beside each other, none, behind the 64th
+    for dtype, lengths in (("bf16", (0, 1, 0, 0, 2, 1, 0, 0, 0, 1)), ("f32", (0, 0, 5, 0, 0, 0, 0, 0)), ("bf16", (0,) * 20 + (20,) + (0,) * 9), ("bf16", (0, 0, 0, 1)),
+                           ("bf16", (0,) * 9), ("bf16", (1,) + (0,) * 62 + (1, 2) + (0,) * 70 + (1,))):
+        add_groups(program, few, min(max(sum(lengths), 1) + (sum(lengths) == 4), len(lengths) - 1), 704, 96, lengths, dtype)
     add_groups(program, rng, 700, 64, 192, (130, 0, 1, 63, 300, 16))
     add_groups(program, rng, 140, 128, 256, (0, 140))
     if everything or not ampere:

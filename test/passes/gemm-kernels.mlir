@@ -20,6 +20,7 @@
 // LIBRARY-NEXT: cmd.gemm 16 x 1024 x 64
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
 // LIBRARY-NEXT: cmd.launch @gemm_groups_
+// LIBRARY-NEXT: cmd.launch @gemm_groups_by_row_
 // LIBRARY-NEXT: cmd.launch @gemm_weights_
 // LIBRARY-NEXT: {{^  *}$}}
 // CHECK-NOT: cmd.gemm
@@ -73,6 +74,11 @@ cmd.program {
     // Experts with two rows each: tiles of 16 rows, one program for all of them, and columns by how many programs 64 experts make.
     // CHECK: cmd.launch @gemm_groups_bf16_bf16_bf16_nn_16x64x64 grid [2, 1, 64]
     cmd.grouped_gemm rows groups 64 rows 128 m 0 n 128 k 64 a <@wide, 0, 16384> ld 64 : bf16 b <@wide, 1048576, 1048576> ld 128 : bf16 c <@wide, 4194304, 32768> ld 128 : bf16 offsets <@io, 524288, 260> {name = "decode"}
+    // Fewer rows than experts: a program for each row, which takes the expert that begins there.
+    // CHECK: cmd.launch @gemm_groups_by_row_bf16_bf16_bf16_nn_16x16x64 grid [8, 1, 8] args
+    // CHECK-NOT: parts
+    // CHECK-SAME: {name = "few"}
+    cmd.grouped_gemm rows groups 64 rows 8 m 0 n 128 k 64 a <@wide, 0, 1024> ld 64 : bf16 b <@wide, 1048576, 1048576> ld 128 : bf16 c <@wide, 4194304, 2048> ld 128 : bf16 offsets <@io, 524288, 260> {name = "few"}
     // CHECK: cmd.launch @gemm_weights_f32_f32_f32_tn_8x16x128 grid [1, 1, 4]
     cmd.grouped_gemm weight groups 4 rows 128 m 8 n 16 k 0 a <@io, 0, 4096> ld 8 : f32 b <@io, 8192, 8192> ld 16 : f32 c <@io, 65536, 2048> ld 16 : f32 offsets <@io, 524288, 20> {name = "grouped_gemm"}
   }
