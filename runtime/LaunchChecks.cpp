@@ -144,11 +144,11 @@ Status LaunchRules::check(const schema::Kernel &kernel, std::span<const schema::
     int64_t parts = size / per + (size % per != 0);
     if (__builtin_mul_overflow(parts, bound.times(), &most))
       most = INT64_MAX;
-    if (number > std::max(most, bound.least()))
-      return corrupt("{} is {}, but '{}' has size {} in dimension {}, of which the kernel takes {}{}", what(), number,
+    most = std::max(most, bound.least());
+    if (number > most || (number < most && bound.whole()))
+      return corrupt("{} is {}, but '{}' has size {} in dimension {}, of which the kernel takes {}{}{}", what(), number,
                      nameOf(static_cast<uint32_t>(bound.of())), size, bound.dim(),
-                     per == 1 ? "" : fmt::format("{} at a time, so ", per),
-                     fmt::format("at most {}", std::max(most, bound.least())));
+                     per == 1 ? "" : fmt::format("{} at a time, so ", per), bound.whole() ? "" : "at most ", most);
   }
   return Status::success();
 }

@@ -153,20 +153,22 @@ private:
   }
 };
 
-/// Whether a launch keeps to a bound; also false where its numbers are not those of the signature.
-bool holds(const KernelBound &bound, func::FuncOp kernel, const KernelSignature &signature, cmd::LaunchOp launch) {
+enum class Kept { no, within, whole };
+
+/// Whether a launch keeps to a bound, and reaches all of what it is of; `no` also where its numbers are not those of the signature.
+Kept keptBy(cmd::LaunchOp launch, const KernelBound &bound, func::FuncOp kernel, const KernelSignature &signature) {
   auto argument = [&](StringRef name) -> std::optional<int64_t> {
     auto value = dyn_cast_or_null<IntegerAttr>(launch.getArgs().get(name));
     return value ? std::optional(value.getInt()) : std::nullopt;
   };
   if (bound.extent && bound.number >= launch.getGrid().size())
-    return false;
+    return Kept::no;
   std::optional<int64_t> number =
       bound.extent ? launch.getGrid()[bound.number] : argument(signature.slots[bound.number].name);
   if (!number || *number < bound.least || *number > bound.most)
-    return false;
+    return Kept::no;
   if (bound.of < 0)
-    return true;
+    return Kept::within;
   const KernelSlot &slot = signature.slots[bound.of];
   std::optional<int64_t> size =
       cast<MemRefType>(kernel.getArgument(slot.argument).getType()).getDimSize(bound.dimension);
@@ -174,9 +176,10 @@ bool holds(const KernelBound &bound, func::FuncOp kernel, const KernelSignature 
     size = argument(slot.name + ".dim" + std::to_string(bound.dimension));
   std::optional<int64_t> times = bound.perSlot < 0 ? 1 : argument(signature.slots[bound.perSlot].name);
   if (!size || !times)
-    return false;
+    return Kept::no;
   int64_t per = bound.per * std::max<int64_t>(*times, 1), most = (*size + per - 1) / per * bound.times;
-  return *number <= std::max(most, bound.least);
+  most = std::max(most, bound.least);
+  return *number > most ? Kept::no : *number < most ? Kept::within : Kept::whole;
 }
 
 } // namespace
@@ -201,8 +204,13 @@ bool fillsItsBuffers(func::FuncOp kernel, const KernelSlot &pointer, ArrayRef<cm
 std::vector<KernelBound> kernelBounds(func::FuncOp kernel, const KernelSignature &signature,
                                       ArrayRef<cmd::LaunchOp> launches) {
   std::vector<KernelBound> bounds = Finder(kernel, signature).run();
-  llvm::erase_if(bounds, [&](const KernelBound &bound) {
-    return !llvm::all_of(launches, [&](cmd::LaunchOp launch) { return holds(bound, kernel, signature, launch); });
+  llvm::erase_if(bounds, [&](KernelBound &bound) {
+    bound.whole = bound.of >= 0 && !launches.empty();
+    return llvm::any_of(launches, [&](cmd::LaunchOp launch) {
+      Kept kept = keptBy(launch, bound, kernel, signature);
+      bound.whole &= kept == Kept::whole;
+      return kept == Kept::no;
+    });
   });
   return bounds;
 }

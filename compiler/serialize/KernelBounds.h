@@ -17,13 +17,15 @@ struct KernelBound {
   int64_t of = -1, dimension = 0; ///< at most ceil(size / (per * value of perSlot)) * times
   int64_t per = 1, times = 1, perSlot = -1;
   int64_t most = INT64_MAX; ///< and this
+  bool whole = false; ///< of a size: not at most, but just that: all of it is reached
 
   bool operator==(const KernelBound &) const = default;
 };
 
 /// Read off a kernel in tile form, as far as they show: an extent that is an index, a limit that is a parameter, a
 /// parameter that something is divided by. Those that one of the launches does not keep to are left out: there the code
-/// has other reasons not to go too far.
+/// has other reasons not to go too far. Where all launches reach all of a size, less is wrong, too: what nobody writes is read by others, who look for
+/// places in it (chunks of rows, experts of tokens).
 std::vector<KernelBound> kernelBounds(mlir::func::FuncOp kernel, const KernelSignature &signature,
                                       llvm::ArrayRef<cmd::LaunchOp> launches);
 

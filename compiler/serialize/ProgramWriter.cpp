@@ -242,7 +242,8 @@ private:
     for (const KernelBound &bound : bounds)
       table.push_back(schema::CreateBound(builder, bound.number, bound.extent, bound.least,
                                           static_cast<int32_t>(bound.of), static_cast<uint32_t>(bound.dimension),
-                                          bound.per, bound.times, static_cast<int32_t>(bound.perSlot), bound.most));
+                                          bound.per, bound.times, static_cast<int32_t>(bound.perSlot), bound.most,
+                                          bound.whole));
     return builder.CreateVector(table);
   }
 

@@ -65,7 +65,9 @@ void count(Plan &plan, int64_t slots, Var documents, Var ranks, Var table) {
   plan.blocks([&](Var a, Var inside) {
     Var token = select(inside, (plan.lane + toI32(k, a)) / static_cast<double>(slots), plan.none);
     Var routed = both(inside, ne(plan.gather(documents, token), static_cast<double>(INT32_MAX)));
-    Var expert = select(routed, plan.load(plan.ids, a), plan.none), live = ge(expert, 0);
+    // Whatever the router has written: places in the table follow from it.
+    Var id = plan.load(plan.ids, a), known = both(ge(id, 0), lt(id, splat(toI32(k, plan.columns), {plan.lanes})));
+    Var live = both(routed, known), expert = select(live, id, plan.none);
     Var equal = eq(expand(expert, 1, plan.lanes), expand(expert, 0, plan.lanes));
     Var counts = sum(select(equal, each, each.like(0)), 0), all = shiftRight(counts, bits);
     Var earlier = counts - shiftLeft(all, bits), place = select(live, plan.inTable(expert), plan.none);

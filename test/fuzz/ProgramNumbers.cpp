@@ -9,6 +9,8 @@
 // A kind of number is a field of a table, of arguments of kernels their name and what the kernel does besides. Of every
 // N-th kind some are changed, each to another of the values below. Prints a line per finding (or with --all for every
 // change), then a line of counts per file; --keep keeps the files of findings.
+// Buffers of i32 that a kernel reads (chunks of rows, experts of tokens) are kinds of their own: at another place in memory there are
+// other numbers, to whose rows kernels go without a look (runtime/README.md). Where that ends a process it was led elsewhere, and is no finding.
 #include "runtime/Program.h"
 #include "runtime/data/ReadCorpus.h"
 #include "runtime/generate/Generator.h"
@@ -41,6 +43,8 @@ struct Number {
   reflection::BaseType type;
 };
 
+constexpr const char *kLeads = "places"; // in front of the kinds of a buffer of such numbers
+
 std::string_view shortName(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
 // What a kernel does, without sizes and hashes: "short_conv" of "short_conv_d64_k4_f32".
@@ -71,6 +75,18 @@ private:
   const reflection::Schema &types;
   const schema::Program &program;
   std::vector<Number> numbers;
+  uint32_t kernel = 0; // of the launch at hand
+  bool leads = false; // of the argument at hand: its numbers are places
+
+  /// Whether the kernel at hand reads i32 there, and nothing else.
+  bool isLedBy(const std::string &argument) const {
+    if (kernel >= program.kernels()->size() || !program.kernels()->Get(kernel)->params())
+      return false;
+    for (const schema::Param *param : *program.kernels()->Get(kernel)->params())
+      if (param->name()->str() == argument)
+        return param->kind() == schema::ParamKind::pointer && param->type() == schema::DType::i32 && !param->written();
+    return false;
+  }
 
   void add(const std::string &kind, const std::string &path, uint8_t *at, reflection::BaseType type) {
     numbers.push_back({kind, path, at, type});
@@ -83,10 +99,14 @@ private:
       auto &launch = reinterpret_cast<const schema::Launch &>(table);
       if (launch.kernel() < program.kernels()->size())
         of = workOf(program.kernels()->Get(launch.kernel())->name()->string_view());
+      kernel = launch.kernel();
     } else if (name == "Arg") {
-      of += "(" + reinterpret_cast<const schema::Arg &>(table).name()->str() + ")";
+      std::string argument = reinterpret_cast<const schema::Arg &>(table).name()->str();
+      of += "(" + argument + ")";
+      leads = isLedBy(argument);
     } else if (name == "Buffer") {
-      of.clear(); // one kind, however many kernels there are
+      of = leads ? kLeads : ""; // one kind, however many kernels there are
+      leads = false;
     }
     for (const reflection::Field *field : *object.fields()) {
       // Of a union's type and a list's length one kind is enough.
@@ -358,7 +378,7 @@ size_t change(const std::string &path, const Options &options, const reflection:
     std::printf("%s: as it is: %s %s\n", path.c_str(), wrong.c_str(), report.message);
     return 1;
   }
-  size_t outcomes[3] = {}, findings = 0, tried = 0, round = 0;
+  size_t outcomes[3] = {}, findings = 0, elsewhere = 0, tried = 0, round = 0;
   std::mt19937_64 random(options.seed);
   uint64_t place = options.seed;
   for (const auto &[kind, all] : kinds) {
@@ -382,13 +402,15 @@ size_t change(const std::string &path, const Options &options, const reflection:
       int64_t shown = read(number);
       ++tried;
       ++outcomes[report.outcome];
-      findings += !wrong.empty();
-      if (!wrong.empty() || options.all)
+      bool led = wrong.starts_with("signal") && kind.starts_with(kLeads);
+      elsewhere += led;
+      findings += !led && !wrong.empty();
+      if ((!wrong.empty() && !led) || options.all)
         std::printf("%s: %s = %lld, was %lld [%s]: %s %s%s\n", path.c_str(), number.path.c_str(),
                     static_cast<long long>(shown), static_cast<long long>(now), kind.c_str(), report.doing,
                     wrong.empty() ? (report.outcome == ran ? "ran" : "refused: ") : wrong.c_str(),
                     wrong.empty() ? report.message : "");
-      if (!wrong.empty() && !options.keep.empty()) {
+      if (!wrong.empty() && !led && !options.keep.empty()) {
         std::vector<std::byte> sealed = file;
         Program::seal(sealed);
         std::ofstream(options.keep + "/" + std::to_string(findings) + ".braid", std::ios::binary)
@@ -398,9 +420,10 @@ size_t change(const std::string &path, const Options &options, const reflection:
       write(number, now);
     }
   }
-  std::printf("%s: %zu numbers of %zu kinds, %zu changed: %zu refused when loaded, %zu later, %zu ran; %zu findings\n",
-              path.c_str(), numbers.size(), kinds.size(), tried, outcomes[refused], outcomes[failed] - findings,
-              outcomes[ran], findings);
+  std::printf("%s: %zu numbers of %zu kinds, %zu changed: %zu refused when loaded, %zu later, %zu led elsewhere, %zu "
+              "ran; %zu findings\n",
+              path.c_str(), numbers.size(), kinds.size(), tried, outcomes[refused],
+              outcomes[failed] - findings - elsewhere, elsewhere, outcomes[ran], findings);
   return findings;
 }
 

@@ -273,6 +273,7 @@ const Case cases[] = {
     {"argument 'x.stride0' is -9; a stride is not negative", [](Sample &p) { p.theStride(-9); }},
     {"extent 0 of its grid is 3, but 'x' has size 4 in dimension 0, of which the kernel takes 2 at a time, so at most 2", [](Sample &p) { p.theKernel(), p.theLaunch().grid[0] = 3; }},
     {"extent 0 of its grid is 2, but 'x' has size 4 in dimension 0, of which the kernel takes 8 at a time, so at most 1", [](Sample &p) { p.theKernel().bounds[0]->per_param = 4; }},
+    {"extent 0 of its grid is 1, but 'x' has size 4 in dimension 0, of which the kernel takes 2 at a time, so 2", [](Sample &p) { p.theKernel().bounds[0]->whole = true, p.theLaunch().grid[0] = 1; }},
     {"extent 1 of its grid is 2, but the kernel takes at most 1", [](Sample &p) { p.theKernel(), p.theBound(1, true).most = 1, p.theLaunch().grid[1] = 2; }},
     {"argument 'x.dim0' is 4, but the kernel takes 5 and more", [](Sample &p) { p.theKernel(), p.theBound(4, false).least = 5; }},
     {"argument 'x.dim0' is 4, but 'x' has size 8 in dimension 1, of which the kernel takes 3 at a time, so at most 3",
