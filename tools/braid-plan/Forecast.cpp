@@ -9,6 +9,7 @@
 #include "runtime/schema/Program_generated.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <numeric>
@@ -243,7 +244,8 @@ private:
         double live = liveRows(command, static_cast<double>(rows) / static_cast<double>(sharers));
         flops *= live;
         double fixed = std::min(static_cast<double>(work->fixed_bytes()), bytes);
-        bytes = fixed + live * (bytes - fixed);
+        bytes =
+            readShare(command, work->op()->string_view(), static_cast<double>(rows)) * fixed + live * (bytes - fixed);
         result.balanced = true;
       }
     } else if (const schema::Copy *copy = command.body_as_Copy()) {
@@ -263,6 +265,17 @@ private:
     }
     return (command.joined() ? 0 : cluster.device.overhead) +
            cluster.device.seconds(dtype, flops, bytes, kernel, blocks);
+  }
+
+  /// Of the experts whose weights a product of so many rows may read at most, those that it reads if every choice is as likely: of many rows all.
+  double readShare(const schema::Command &command, llvm::StringRef op, double rows) const {
+    int64_t layer = layerOf(command);
+    bool reads = op == "moe.grouped_linear" || op == "moe.grouped_linear_grad_data";
+    if (!reads || program.mesh().size("ep").value_or(1) > 1 || layer < 0 ||
+        static_cast<size_t>(layer) >= experts.size() || experts[layer].topK == 0)
+      return 1;
+    auto count = static_cast<double>(experts[layer].count), chosen = static_cast<double>(experts[layer].topK);
+    return count * (1 - std::pow(1 - chosen / count, rows / chosen)) / std::min(count, rows);
   }
 
   /// The share of `rows`, which buffers have room for, that are there when every expert gets as many.
