@@ -48,6 +48,10 @@ static void readKernels(Reader &d, Errors &errors, Device &device) {
     const Value *value = all.objectAt(field.name);
     if (!value)
       continue;
+    if (field.name.empty()) {
+      all.error(field.name, "every kernel begins so; valid: efficiency and bandwidth_efficiency for all of them");
+      continue;
+    }
     Reader r(*value, all.pathOf(field.name), errors);
     Device::KernelRates &rates = device.kernels.emplace_back(Device::KernelRates{field.name});
     r.number("flops", rates.flops, minRate, maxRate);
@@ -71,29 +75,40 @@ static void readDevice(Reader &d, Errors &errors, Device &device) {
   requireNumber(d, "bandwidth", device.bandwidth, maxRate, "valid: bytes per second, at least 1");
   requireNumber(d, "memory", device.memory, maxRate, "valid: bytes, at least 1");
   d.number("cache", device.cache, 0, maxRate);
-  if (device.cache > 0 || d.has("cache_bandwidth"))
-    requireNumber(d, "cache_bandwidth", device.cacheBandwidth, maxRate,
-                  "valid: bytes per second, at least 1, where cache is given");
+  if (device.cache > 0 && !d.has("cache_bandwidth"))
+    d.require("cache_bandwidth", "valid: bytes per second, at least 1, where cache is given");
+  d.number("cache_bandwidth", device.cacheBandwidth, minRate, maxRate);
   if (device.cacheBandwidth > 0 && device.cache == 0)
     d.error("cache", "is missing; valid: the bytes that are read at cache_bandwidth");
   d.number("efficiency", device.efficiency, minEfficiency, 1);
-  if (double own = 1; d.has("bandwidth_efficiency")) {
-    d.number("bandwidth_efficiency", own, minEfficiency, 1);
-    device.bandwidthEfficiency = own;
-  }
+  double ofBandwidth = device.efficiency;
+  d.number("bandwidth_efficiency", ofBandwidth, minEfficiency, 1);
+  device.bandwidthEfficiency = ofBandwidth;
   d.number("overhead", device.overhead, 0, 3600);
   d.choice("arch", device.arch, {"sm_90a", "sm_80"});
   d.integer("multiprocessors", device.multiprocessors, 1, 65536);
   readKernels(d, errors, device);
 }
 
-/// A file of its own, beside that of the cluster.
-static bool readDeviceFile(StringRef name, StringRef clusterPath, DiagnosticFn error, Cluster &cluster) {
-  llvm::SmallString<128> path(llvm::sys::path::parent_path(clusterPath));
+/// A file of its own, beside that of the cluster, which names it; false after a message.
+static bool readDeviceFile(Reader &r, const std::string &name, StringRef clusterPath, DiagnosticFn error,
+                           Cluster &cluster) {
+  auto refuse = [&](const std::string &why) {
+    r.error("device",
+            describe(stringValue(name)) + " " + why +
+                "; valid: the name of a file beside this one, or {\"flops\": .., \"bandwidth\": .., \"memory\": ..}");
+    return false;
+  };
+  if (name.empty() || name.find('\0') != std::string::npos)
+    return refuse("is no name of a file");
+  llvm::SmallString<128> path;
+  if (llvm::sys::path::is_relative(name))
+    path = llvm::sys::path::parent_path(clusterPath);
   llvm::sys::path::append(path, name);
-  std::optional<std::string> text = readFile(path.str().str());
-  std::optional<Value> root =
-      text ? parseObject(*text, path, error, "{\"flops\": .., \"bandwidth\": ..}") : std::nullopt;
+  llvm::Expected<std::string> text = readInput(path);
+  if (!text)
+    return refuse("is not there: " + llvm::toString(text.takeError()));
+  std::optional<Value> root = parseObject(*text, path, error, "{\"flops\": .., \"bandwidth\": ..}");
   if (!root)
     return false;
   cluster.text += *text;
@@ -123,16 +138,19 @@ std::optional<Cluster> plan::readCluster(const std::string &path) {
     r.integer("nodes", cluster.nodes, 1, 65536);
     r.integer("ranks_per_node", cluster.ranksPerNode, 1, 4096);
     const Value *device = root->find("device");
+    constexpr StringRef valid = "{\"flops\": .., \"bandwidth\": .., \"memory\": ..}, or the name of a file with that";
     if (!device) {
-      r.error("device", "is missing; valid: {\"flops\": .., \"bandwidth\": .., \"memory\": ..}, or the name of a file "
-                        "with that");
+      r.error("device", "is missing; valid: " + valid.str());
     } else if (device->kind == Kind::string) {
       std::string name;
       r.string("device", name);
-      hasDevice = readDeviceFile(name, path, error, cluster);
-    } else if (const Value *value = r.objectAt("device")) {
-      Reader d(*value, "device", errors);
+      hasDevice = readDeviceFile(r, name, path, error, cluster);
+    } else if (device->kind == Kind::object) {
+      Reader d(*r.objectAt("device"), "device", errors);
       readDevice(d, errors, cluster.device);
+    } else {
+      r.take("device");
+      r.error("device", describe(*device) + " is no device; valid: " + valid.str());
     }
     const Value *links = r.objectAt("links");
     Value none;
@@ -147,7 +165,7 @@ std::optional<Cluster> plan::readCluster(const std::string &path) {
   return errors.any() || !hasDevice ? std::nullopt : std::optional(std::move(cluster));
 }
 
-void plan::chooseTarget(CompileOptions &compile, llvm::ArrayRef<std::string> given, const Device &device) {
+void plan::chooseTarget(CompileOptions &compile, llvm::ArrayRef<std::string> given, Device &device) {
   auto isGiven = [&](StringRef flag) {
     return llvm::any_of(given, [&](StringRef word) { return word == flag || word.starts_with((flag + "=").str()); });
   };
@@ -155,11 +173,16 @@ void plan::chooseTarget(CompileOptions &compile, llvm::ArrayRef<std::string> giv
   if (!device.arch.empty() && !isGiven("--target") && !isGiven("--cpu"))
     compile.target = "cuda";
   if (compile.target != "cuda")
-    return;
+    return device.runOnProcessor();
   if (!device.arch.empty() && !isGiven("--arch"))
     compile.arch = device.arch;
   if (!isGiven("--cpu"))
     compile.cpu = CompileOptions().cpu;
+}
+
+void Device::runOnProcessor() {
+  kernels.clear();
+  multiprocessors = 0;
 }
 
 double Device::seconds(StringRef dtype, double work, double bytes, StringRef kernel, double blocks) const {

@@ -33,6 +33,8 @@ struct Device {
     return rate > 0 ? rate : f32Flops;
   }
   double reachedBandwidth() const { return bandwidth * bandwidthEfficiency.value_or(efficiency); }
+  /// For a program of CPUs: what is known of a GPU's kernels says nothing of it.
+  void runOnProcessor();
   /// Seconds of a command. `kernel`: which it launches, as `blocks` blocks; empty: none.
   double seconds(llvm::StringRef dtype, double work, double bytes, llvm::StringRef kernel = "",
                  double blocks = 0) const;
@@ -63,7 +65,8 @@ struct Cluster {
 std::optional<Cluster> readCluster(const std::string &path);
 
 /// Of a program that is looked at: the target that was asked for (`given`: flags, "--target=cpu"), else that of the cluster's devices.
-void chooseTarget(CompileOptions &compile, llvm::ArrayRef<std::string> given, const Device &device);
+/// What is known of a device's kernels is not of a program for CPUs.
+void chooseTarget(CompileOptions &compile, llvm::ArrayRef<std::string> given, Device &device);
 
 /// Seconds of a collective in which each of the ranks `members` sends `bytes` in all (all_to_all: to all members,
 /// itself included; shift: to one other rank; the others: the size of the whole, of which a rank gives or gets its

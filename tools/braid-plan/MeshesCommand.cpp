@@ -1,6 +1,7 @@
 //===- MeshesCommand.cpp - braid-plan meshes: the meshes of a cluster, planned one after the other ----------------===//
 #include "compiler/Diagnostics.h"
 #include "compiler/Driver.h"
+#include "compiler/Flags.h"
 #include "frontend/ModelSpec.h"
 #include "passes/analysis/Mesh.h"
 #include "runtime/MachineMemory.h"
@@ -222,6 +223,10 @@ int run(Options options) {
   if (!(model = readFile(options.job.input)))
     return 1;
   plan::chooseTarget(options.job.options, options.given, cluster->device);
+  CompileOptions asked = options.job.options;
+  asked.tablesOnly = true;
+  if (!checkTarget(asked))
+    return 1;
   // braid-compile has other defaults.
   const CompileOptions &chosen = options.job.options, defaults;
   for (const auto &[flag, value, otherwise] :

@@ -11,6 +11,7 @@
 #include "tools/braid-tune/Evidence.h"
 #include "tools/common/GivenFlags.h"
 #include "tools/common/InputFile.h"
+#include "tools/common/WordFlag.h"
 
 #include "llvm/Support/FileSystem.h"
 
@@ -50,7 +51,17 @@ void chooseMesh(CompileOptions &options, const ModelSpec &spec, const plan::Clus
     options.batch = (spec.train.batch / ranks + 1) * ranks;
 }
 
-std::shared_ptr<const Program> load(Options &options, const std::optional<plan::Cluster> &cluster) {
+/// A program that the cluster's devices do not run is planned all the same: how fast they would be says something of others like them.
+void warnOfDevices(const Options &options, const plan::Cluster &cluster, llvm::StringRef target, llvm::StringRef arch) {
+  const std::string &device = cluster.device.arch;
+  if (target == "cuda" && arch != device)
+    llvm::errs() << "braid-plan: warning: " << options.job.input << " is planned as a program for GPUs (" << arch
+                 << "), and " << options.cluster << " has "
+                 << (device.empty() ? "devices without an arch" : "devices of arch " + device)
+                 << ": rates are theirs\n";
+}
+
+std::shared_ptr<const Program> load(Options &options, std::optional<plan::Cluster> &cluster) {
   const std::string &input = options.job.input;
   if (llvm::sys::fs::is_directory(input)) { // which of its files was meant, the message says
     (void)readFile(input);
@@ -64,13 +75,19 @@ std::shared_ptr<const Program> load(Options &options, const std::optional<plan::
         return nullptr;
       }
     auto program = Program::load(input);
-    if (program.ok())
+    if (program.ok()) {
+      options.job.options.target = (*program)->target();
+      options.job.options.arch = (*program)->arch();
+      if (cluster && (*program)->target() != "cuda")
+        cluster->device.runOnProcessor();
       return *program;
+    }
     plan::fail(program.status().message());
     return nullptr;
   }
   CompileOptions &compile = options.job.options;
-  plan::chooseTarget(compile, compile.given, cluster ? cluster->device : plan::Device());
+  plan::Device none;
+  plan::chooseTarget(compile, compile.given, cluster ? cluster->device : none);
   if (cluster) {
     bool choose = compile.mesh.empty() && cluster->ranks() > 1;
     if (choose && cluster->ranks() > maxAxisSize) {
@@ -261,7 +278,10 @@ Json toJson(const Plan &plan) {
   Json json = {{"model", program.name()},
                {"parameters", static_cast<int64_t>(numberOf(program, "parameter_count"))},
                {"ranks", program.mesh().worldSize()},
+               {"target", asked.target},
                {"memory", {{"bytes_per_rank", memory.total}, {"arenas", std::move(arenas)}}}};
+  if (asked.target == "cuda")
+    json["arch"] = asked.arch;
   if (stages.size() > 1) {
     json["memory"]["stage"] = memory.program.ownStage();
     json["stages"] = stagesOf(plan);
@@ -405,6 +425,7 @@ void printText(const Plan &plan) {
         mesh += fmt::format("{}{}={}", mesh.empty() ? "" : " ", axis.name, axis.size);
   fmt::print("mesh           {} rank{}{}{}\n", program.mesh().worldSize(), program.mesh().worldSize() == 1 ? "" : "s",
              mesh.empty() ? "" : ": ", mesh);
+  fmt::print("program        for {}\n", asked.target == "cuda" ? "GPUs, " + asked.arch : "CPUs");
   fmt::print("memory         {} per rank{}", runtime::formatBytes(memory.total),
              stages.size() == 1 ? "" : fmt::format(" of stage {}, which needs most", memory.program.ownStage()));
   if (cluster) {
@@ -489,8 +510,11 @@ int run(Options options) {
   std::shared_ptr<const Program> program = load(options, cluster);
   if (!program)
     return 1;
-  asked.mesh = options.job.options.mesh; // chosen, where it was not asked for
-  asked.batch = options.job.options.batch;
+  const CompileOptions &planned = options.job.options;
+  if (cluster)
+    warnOfDevices(options, *cluster, planned.target, planned.arch);
+  asked.mesh = planned.mesh; // chosen, where it was not asked for
+  asked.batch = planned.batch;
   if (std::string warning = tune::staleWarning(input, asked, cluster ? cluster->name : ""); !warning.empty())
     llvm::errs() << "braid-plan: warning: " << warning << '\n';
   if (cluster && program->mesh().worldSize() > cluster->ranks())
@@ -542,7 +566,7 @@ plan::Action plan::addModel(CLI::App &app) {
   auto options = std::make_shared<Options>();
   CompileOptions &compile = options->job.options;
   app.add_option("model", options->job.input, "a model description, or a program")->type_name("MODEL.json|P.braid");
-  app.add_option("--cluster", options->cluster, "devices and links (models/clusters)")->type_name("C.json");
+  notEmpty(app.add_option("--cluster", options->cluster, "devices and links (models/clusters)"))->type_name("C.json");
   app.add_option("--entry", options->entry,
                  "the function that is timed, and that memory is for: prefill and decode need no moments, training no "
                  "caches (default train_step, or accumulate_step and the update_step behind it)")
