@@ -190,7 +190,8 @@ double Device::seconds(StringRef dtype, double work, double bytes, StringRef ker
   for (const KernelRates &rates : kernels)
     if (!kernel.empty() && kernel.starts_with(rates.begin) && (!own || own->begin.size() < rates.begin.size()))
       own = &rates;
-  double rate = own && own->flops > 0 ? own->flops : flops(dtype) * efficiency;
+  // A rate of another type is no rate of this one.
+  double rate = own && own->flops > 0 ? std::min(own->flops, flops(dtype)) : flops(dtype) * efficiency;
   double memoryRate = own && own->bandwidth > 0     ? own->bandwidth
                       : cache > 0 && bytes <= cache ? cacheBandwidth * bandwidthEfficiency.value_or(efficiency)
                                                     : reachedBandwidth();
