@@ -53,7 +53,7 @@ struct Plan {
 
 /// table[program, e] = the program's assignments of expert e; ranks[a] = how many of them stand before a, -1 for what
 /// gets no row.
-void count(Plan &plan, int64_t slots, Var documents, Var ranks, Var table) {
+void count(Plan &plan, int64_t slots, Var experts, Var documents, Var ranks, Var table) {
   KernelBuilder &k = plan.k;
   Var start = k.program(0) * plan.columns;
   fill(k, table, start, start + plan.columns, 0, kColumns);
@@ -66,7 +66,7 @@ void count(Plan &plan, int64_t slots, Var documents, Var ranks, Var table) {
     Var token = select(inside, (plan.lane + toI32(k, a)) / static_cast<double>(slots), plan.none);
     Var routed = both(inside, ne(plan.gather(documents, token), static_cast<double>(INT32_MAX)));
     // Whatever the router has written: places in the table follow from it.
-    Var id = plan.load(plan.ids, a), known = both(ge(id, 0), lt(id, splat(toI32(k, plan.columns), {plan.lanes})));
+    Var id = plan.load(plan.ids, a), known = both(ge(id, 0), lt(id, splat(toI32(k, experts), {plan.lanes})));
     Var live = both(routed, known), expert = select(live, id, plan.none);
     Var equal = eq(expand(expert, 1, plan.lanes), expand(expert, 0, plan.lanes));
     Var counts = sum(select(equal, each, each.like(0)), 0), all = shiftRight(counts, bits);
@@ -180,7 +180,7 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
       Var documents = list(k, "documents"), ranks = list(k, "ranks"), counts = list(k, "counts");
       Var first = list(k, "first"), room = list(k, "room"), perm = list(k, "perm"), inverse = list(k, "inverse");
       fill(k, perm, k.number(0), k.size(perm, 0), -1, kFewLanes);
-      count(plan, slots, documents, ranks, counts);
+      count(plan, slots, plan.columns, documents, ranks, counts);
       divide(k, counts, first, room, /*peers=*/false);
       place(plan, ranks, {}, first, room, inverse, perm);
     });
@@ -199,7 +199,7 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
     Var documents = list(k, "documents"), ranks = list(k, "ranks"), table = list(k, "table"), perm = list(k, "perm");
     Var share = k.index("share"), from = k.program(0) * share;
     fill(k, perm, from, min(from + share, k.size(perm, 0)), -1);
-    count(plan, slots, documents, ranks, table);
+    count(plan, slots, k.index("experts"), documents, ranks, table);
   });
   bool together = experts <= kExperts;
   auto add = [&](bool divides) {
@@ -223,6 +223,7 @@ LogicalResult plan(MoePlanOp op, OutlineContext &context) {
                      .result("table", table({programs * columns}))
                      .result("perm", op.getPerm().getType())
                      .index("share", ceilDiv(rows, programs))
+                     .index("experts", experts)
                      .run();
   Value ranks = counted[0], perm = counted[2];
   Launch adding = context.launch(op, add(together), {together ? 1 : columns / kColumns});

@@ -182,6 +182,8 @@ def add_plan_shapes(program, rng):
         random = moe.route(rng.standard_normal((1, tokens, E)), k)
         last = np.where(np.arange(k) == 0, E - 1, np.arange(k) - 1) + np.zeros((1, tokens, 1), int)
         dropped = np.where(rng.random(random.shape) < 0.3, -1, random)
+        own = np.random.default_rng(tokens)
+        strange = np.where(own.random(random.shape) < 0.3, own.choice([E, E + 5, 2**31 - 1, -7, -(2**31)], random.shape), random)
         whole, padded = one_document(1, tokens), one_document(1, tokens)
         padded[:, tokens - tokens // 3 :] = PADDING
         for label, chosen, starts in (
@@ -189,8 +191,10 @@ def add_plan_shapes(program, rng):
             ("drops, padding", dropped, padded),
             ("all to the last expert", last, whole),
             ("nothing", np.full(random.shape, -1), whole),
+            ("experts that there are not", strange, whole),
         ):
-            references = dict(zip(PLANNED, moe.plan(chosen, starts, E, peers, peer_rows, expert_rows)))
+            known = np.where((chosen >= 0) & (chosen < E), chosen, -1)
+            references = dict(zip(PLANNED, moe.plan(known, starts, E, peers, peer_rows, expert_rows)))
             inputs = {"ids": chosen, "documents": starts}
             program.check(f, inputs, {n: references[n] for n in f.outputs}, 0, f"{f.name} {label}")
 
