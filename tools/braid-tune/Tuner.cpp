@@ -123,6 +123,8 @@ bool Tuner::loadCluster() {
   // What is measured here runs here.
   if (options.predictOnly)
     plan::chooseTarget(options.job.options, options.job.options.given, cluster.device);
+  else
+    cluster.device.runOnProcessor();
   return true;
 }
 
