@@ -240,7 +240,7 @@ func.func @experts(%x: !rows, %perm: tensor<32xi32>, %offsets: tensor<3xi32>, %w
 // is written over in its place. Other sizes: the same kernels.
 // CHECK-LABEL: func.func @plans(
 // CHECK: %[[FEW:.*]]:9 = tile.launch @moe_plan_k2 grid [1]({{.*}}scalars = {assignments = 24 : index, columns = 6 : index, expert_rows = 0 : index, experts = 6 : index, peer_rows = 24 : index, span = 256 : index}
-// CHECK: %[[COUNT:.*]]:3 = tile.launch @moe_plan_count_k2 grid [4]({{.*}}result_names = ["ranks", "table", "perm"], scalars = {assignments = 1000 : index, columns = 96 : index, share = 250 : index, span = 256 : index}
+// CHECK: %[[COUNT:.*]]:3 = tile.launch @moe_plan_count_k2 grid [4]({{.*}}result_names = ["ranks", "table", "perm"], scalars = {assignments = 1000 : index, columns = 96 : index, experts = 80 : index, share = 250 : index, span = 256 : index}
 // CHECK: %[[TABLE:.*]] = braid.reshape %[[COUNT]]#1 : (tensor<384xi32>) -> tensor<4x96xi32>
 // CHECK: %[[ADD:.*]]:2 = tile.launch @moe_plan_add grid [3](%[[TABLE]])
 // CHECK: %[[DIVIDE:.*]]:5 = tile.launch @moe_plan_divide grid [1](%[[ADD]]#1)
