@@ -15,8 +15,8 @@ struct Machine {
   double linkBandwidth = 1e10; ///< bytes of a message, or of an all-to-all's buffer
   double linkLatency = 1e-5; ///< of one of them
 
-  /// One GPU of a node: 0.6 of the dense rate and 0.85 of the bandwidth in the data sheet of an H200 (else A100, 80 GB) of the SXM form, its NVLink; shares and overhead as
-  /// measured on an H200 (models/clusters/devices/h200.json). Products of f32 are three of bf16, or none of them: a quarter of their rate.
+  /// One GPU of a node: 0.6 of the dense rate and 0.85 of the bandwidth in the data sheet of an H200 (else A100, 80 GB) of the SXM form, its NVLink; shares and overhead are
+  /// those that plans of an H200 are made with (models/clusters/devices/h200.json), and assumed of the other. Products of f32 are three of bf16, or none of them: a quarter of their rate.
   static Machine ofGpu(bool hopper, bool bf16);
   /// The module's attribute braid.machine, or the defaults.
   static Machine of(mlir::ModuleOp module);
