@@ -48,6 +48,7 @@ struct CompileOptions {
   std::optional<std::string> spAlgorithm; ///< instead of the model's schedule.sp_algorithm
   std::optional<std::string> dtype; ///< instead of the model's dtype
   std::optional<std::string> gradientDtype; ///< instead of the model's train.gradient_dtype
+  std::optional<std::string> momentDtype; ///< instead of the model's train.moment_dtype
   std::string mesh; ///< "dp=2,ep=2"; empty: one rank
   std::string pipeline; ///< none, moe, aAaM, 1A1M, cross-block, best; empty: the model's schedule.pipeline, else none
   int64_t overlapDegree = 0; ///< token slices of a layer; 0: the model's schedule.overlap_degree, else 1

@@ -130,6 +130,7 @@ FailureOr<ModelSpec> braid::readModel(const CompileOptions &options, StringRef t
   take("--sp-algorithm", "schedule.sp_algorithm", options.spAlgorithm);
   take("--dtype", "dtype", options.dtype);
   take("--gradient-dtype", "train.gradient_dtype", options.gradientDtype);
+  take("--moment-dtype", "train.moment_dtype", options.momentDtype);
   return parseModelSpec(
       text, filename, [](const std::string &message) { fail(message); }, overrides,
       [&](ModelSpec &spec, KeyErrorFn error) { resolveStages(*mesh, spec, error); });
@@ -281,9 +282,11 @@ static bool withModule(
   if (!isModel && job.options.overlapDegrees)
     return fail(Twine("--overlap-degrees belongs to a model description, ") + input +
                 " marks its layers (braid.overlap_degree)");
-  if (!isModel && (job.options.dtype || job.options.gradientDtype))
-    return fail((job.options.dtype ? "--dtype" : "--gradient-dtype") + Twine(" belongs to a model description, ") +
-                input + " has its types already");
+  for (auto [flag, type] : {std::pair("--dtype", &job.options.dtype),
+                            {"--gradient-dtype", &job.options.gradientDtype},
+                            {"--moment-dtype", &job.options.momentDtype}})
+    if (!isModel && *type)
+      return fail(Twine(flag) + " belongs to a model description, " + input + " has its types already");
 
   if (!checkTarget(job.options))
     return false;

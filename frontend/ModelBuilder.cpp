@@ -290,6 +290,7 @@ void ModelBuilder::buildInit(const Stage &stage) {
     const ModelTensor &parameter;
     Value low, second;
   };
+  Type moment = spec.train.momentDtype == "bf16" ? Type(builder.getBF16Type()) : Type(types.wide);
   SmallVector<Rounded> masters;
   for (const ModelTensor &t : stage.tensors) {
     DenseF64ArrayAttr values =
@@ -305,7 +306,7 @@ void ModelBuilder::buildInit(const Stage &stage) {
     entry.result(t, "parameter", init(t.element));
     // The generator computes in f32: the parameter is exactly its master, rounded, and these are the master's other parts.
     if (t.trained && t.element != types.wide)
-      masters.push_back({t, init(builder.getI16Type(), "low"), init(types.wide, "half")});
+      masters.push_back({t, init(builder.getI16Type(), "low"), init(moment, "half")});
   }
   for (const Rounded &master : masters) {
     entry.moment(master.parameter, "second", master.second);
@@ -464,6 +465,8 @@ void ModelBuilder::buildForward(const Stage &stage, bool training) {
         builder.getNamedAttr("activation_budget", builder.getI64IntegerAttr(*spec.schedule.activationBudget)));
   if (t.gradientDtype != "f32")
     settings.push_back(builder.getNamedAttr("gradient_dtype", builder.getStringAttr(t.gradientDtype)));
+  if (t.momentDtype != "f32")
+    settings.push_back(builder.getNamedAttr("moment_dtype", builder.getStringAttr(t.momentDtype)));
   function->setAttr("braid.train", builder.getDictionaryAttr(settings));
 }
 

@@ -391,10 +391,14 @@ void Checker::train() {
         "train.micro_batches",
         formatv("{0} parts do not divide the {1} rows of train.batch; valid: a divisor of {1}", t.microBatches, t.batch)
             .str());
-  if (t.gradientDtype == "bf16" && spec.dtype != "bf16")
-    report("train.gradient_dtype",
-           formatv("\"bf16\" with dtype \"{0}\": only gradients of bf16 weights can be; valid: \"f32\"", spec.dtype)
-               .str());
+  auto ofRounded = [&](StringRef key, StringRef value, StringRef what) {
+    if (value == "bf16" && spec.dtype != "bf16")
+      report(("train." + key).str(),
+             formatv("\"bf16\" with dtype \"{0}\": only {1} of bf16 weights can be; valid: \"f32\"", spec.dtype, what)
+                 .str());
+  };
+  ofRounded("gradient_dtype", t.gradientDtype, "gradients");
+  ofRounded("moment_dtype", t.momentDtype, "moments");
   if (t.warmupSteps > t.steps)
     report("train.warmup_steps", formatv("{0} exceeds steps {1}; valid: 0 to {1}", t.warmupSteps, t.steps).str());
 }

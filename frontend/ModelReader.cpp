@@ -146,6 +146,7 @@ static void readTrain(Reader &r, TrainSpec &train) {
   // Program files carry settings as numbers that a double holds.
   r.integer("seed", train.seed, 0, int64_t(1) << 53);
   r.choice("gradient_dtype", train.gradientDtype, {"f32", "bf16"});
+  r.choice("moment_dtype", train.momentDtype, {"f32", "bf16"});
 }
 
 /// Rates of a rank; nothing where there is no such key.

@@ -310,6 +310,7 @@ struct TrainSpec {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weightDecay = 0.1, clipNorm = 1.0;
   int64_t seed = 0;
   std::string gradientDtype = "f32"; ///< of weights that are bf16: f32, bf16
+  std::string momentDtype = "f32"; ///< both of AdamW's, of weights that are bf16: f32, bf16
 };
 
 /// Of one rank, per second and in seconds: what orders of tasks are chosen by.

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace braid::runtime {
 
@@ -14,9 +16,6 @@ inline uint16_t toBf16(float value) {
   uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded); // both sides: loops stay vectors
 }
-
-// Of a second moment, which is never negative: `above` of the master beside it.
-constexpr uint32_t masterSign = 0x80000000;
 
 struct MasterParts {
   uint16_t high;
@@ -34,5 +33,22 @@ inline float joinMaster(MasterParts parts) {
   uint32_t rest = parts.above ? 0x8000 : static_cast<uint32_t>(int32_t(parts.low));
   return std::bit_cast<float>((uint32_t(parts.high) << 16) + rest);
 }
+
+// The signs of second moments (f32 or bf16, of `width` bytes), which are never negative: `above` of the masters beside them.
+class MasterSigns {
+public:
+  MasterSigns(std::span<std::byte> moments, size_t width) : moments(moments), width(width) {}
+
+  size_t size() const { return moments.size() / width; }
+  bool operator[](size_t at) const { return (upper(at) & sign) != std::byte(0); }
+  void set(size_t at, bool above) const { upper(at) = (upper(at) & ~sign) | (above ? sign : std::byte(0)); }
+
+private:
+  static constexpr std::byte sign{0x80}; // of an element's last byte
+  std::byte &upper(size_t at) const { return moments[(at + 1) * width - 1]; }
+
+  std::span<std::byte> moments;
+  size_t width;
+};
 
 } // namespace braid::runtime

@@ -144,10 +144,11 @@ Status checkTensor(const Program &program, const TensorInfo &tensor) {
     // The sign of the second moment belongs to the master too.
     const TensorInfo *second = isLow ? program.momentOf(*parameter, "second") : nullptr;
     auto sameShard = [](const ShardInfo &a, const ShardInfo &b) { return a.dim == b.dim && a.axis == b.axis; };
-    if (isLow && (!second || second->dtype != DType::f32 || second->shape != tensor.shape ||
-                  !std::equal(second->shards.begin(), second->shards.end(), tensor.shards.begin(), tensor.shards.end(),
-                              sameShard)))
-      return corrupt("tensor '{}': '{}' has no second moment in f32 that is cut as this is", tensor.name,
+    if (isLow &&
+        (!second || (second->dtype != DType::f32 && second->dtype != DType::bf16) || second->shape != tensor.shape ||
+         !std::equal(second->shards.begin(), second->shards.end(), tensor.shards.begin(), tensor.shards.end(),
+                     sameShard)))
+      return corrupt("tensor '{}': '{}' has no second moment in f32 or bf16 that is cut as this is", tensor.name,
                      parameter->name);
   }
   return Status::success();

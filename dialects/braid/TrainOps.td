@@ -14,8 +14,8 @@ def Braid_InitOp : Braid_Op<"init", [Pure]> {
     (FNV-1a of the logical name), else one. The tensor is one shard of the logical one: cut i is along dimension `shard_dims`[i]
     (without the layer dimension; they ascend) in `shard_counts`[i] parts, of which it is part `coordinates`[i] ([1] i32); two cuts of one
     dimension: the first is the outer one.
-    `part`: the values are masters of a bf16 parameter (`adamw`), and this is what stands beside the parameter. "low" (i16): its lower bits; "half" (f32):
-    a second moment of 0, with its sign.
+    `part`: the values are masters of a bf16 parameter (`adamw`), and this is what stands beside the parameter. "low" (i16): its lower bits; "half" (the
+    moments' type, f32 or bf16): a second moment of 0, with its sign.
   }];
   let arguments = (ins AnyRankedTensor:$seed, Variadic<AnyRankedTensor>:$coordinates, StrAttr:$distribution, DenseI64ArrayAttr:$keys,
                    DefaultValuedAttr<F64Attr, "0.0">:$scale, DefaultValuedAttr<F64Attr, "0.0">:$low, DefaultValuedAttr<F64Attr, "0.0">:$high,
@@ -46,6 +46,9 @@ def Braid_AdamwOp : Braid_Op<"adamw", [Pure]> {
     nearest even; `low` is bits(master) - bits(parameter) 2^16, at most 2^15 either way. 2^15 itself, a master half way to the next even parameter above it,
     is -2^15 in 16 bits, as from the other side: the sign of the second moment, which is never negative, is set in this one case. So
       bits(master) = bits(parameter) 2^16 + (second has its sign ? 2^15 : low),   v = |second|.
+    Moments in bf16 are computed and used in f32 and then rounded at random, up as likely as they are far from the lower neighbour (Gupta et al. 2015,
+    section 3), so that what a step adds is not lost where it is less than half of what bf16 can tell apart. The random bits are a hash of the step and of
+    both moments, and nothing else: the same wherever an element lies, on every mesh, however tensors are cut (`passes/outline/RandomRounding.h`).
   }];
   let arguments = (ins AnyRankedTensor:$parameter, AnyRankedTensor:$gradient, AnyRankedTensor:$first, AnyRankedTensor:$second,
                    AnyRankedTensor:$learning_rate, AnyRankedTensor:$step, AnyRankedTensor:$scale,

@@ -463,9 +463,9 @@ LogicalResult InitOp::verify() {
   if (getPart()) {
     CHECK(isOneOf(*this, "part", *getPart(), {"low", "half"}));
     bool low = *getPart() == "low";
-    if (low ? !result.element().isInteger(16) : !result.element().isF32())
-      return emitOpError() << "part \"" << *getPart() << "\" must hold " << (low ? "i16" : "f32") << " but holds "
-                           << result.element();
+    if (low ? !result.element().isInteger(16) : !result.element().isF32() && !result.element().isBF16())
+      return emitOpError() << "part \"" << *getPart() << "\" must hold " << (low ? "i16" : "f32 or bf16")
+                           << " but holds " << result.element();
   } else {
     CHECK(isFloat(*this, result));
   }
@@ -544,8 +544,9 @@ LogicalResult AdamwOp::verify() {
     return success();
   Named low{"low", getLow()};
   CHECK(sameShape(*this, parameter, low));
-  if (!low.element().isInteger(16) || !parameter.element().isBF16() || !second.element().isF32())
-    return emitOpError() << "a master is bf16, i16 and the sign of f32, but parameter holds " << parameter.element()
-                         << ", low " << low.element() << " and second " << second.element();
+  bool signs = second.element().isF32() || second.element().isBF16();
+  if (!low.element().isInteger(16) || !parameter.element().isBF16() || !signs)
+    return emitOpError() << "a master is bf16, i16 and the sign of f32 or bf16, but parameter holds "
+                         << parameter.element() << ", low " << low.element() << " and second " << second.element();
   return sameType(*this, {"new_low", getNewLow()}, low);
 }

@@ -302,12 +302,8 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, Paramete
     return attr ? attr.getValueAsDouble() : fallback;
   };
   // The optimizer computes in f32 (f64 programs: f64), whatever weights and gradients are kept in.
-  auto wide = [&](Type type) {
-    auto tensor = cast<RankedTensorType>(type);
-    bool isF64 = tensor.getElementType().isF64();
-    return RankedTensorType::get(tensor.getShape(), isF64 ? tensor.getElementType() : Type(builder.getF32Type()));
-  };
-  Type element = wide(parameters[0].gradient.getType()).getElementType();
+  bool isF64 = cast<RankedTensorType>(parameters[0].gradient.getType()).getElementType().isF64();
+  Type element = isF64 ? Type(builder.getF64Type()) : Type(builder.getF32Type());
   auto scalar = RankedTensorType::get({1}, element);
   auto index = RankedTensorType::get({1}, builder.getI32Type());
 
@@ -315,20 +311,21 @@ void DifferentiatePass::optimize(Entry &entry, DictionaryAttr settings, Paramete
     Value first, second, low; ///< low: null where the parameter itself is f32 or f64
   };
   SmallVector<Moments> moments;
-  auto moment = [&](Parameter &parameter, StringRef slot) {
+  auto momentDtype = settings.getAs<StringAttr>("moment_dtype");
+  bool bf16Moments = momentDtype && momentDtype.getValue() == "bf16";
+  auto moment = [&](Parameter &parameter, StringRef slot, Type element) {
     SmallVector<NamedAttribute> attributes = {entry.str(attrs::name, parameter.name + "." + slot.str()),
                                               entry.str(attrs::role, "moment"), entry.str(attrs::of, parameter.name),
                                               entry.str(attrs::slot, slot)};
     if (Attribute layers = function.getArgAttr(parameter.value.getArgNumber(), attrs::layers))
       attributes.push_back(builder.getNamedAttr(attrs::layers, layers));
-    RankedTensorType type = wide(parameter.gradient.getType());
-    return entry.argument(slot == "low" ? type.clone(builder.getI16Type()) : type, attributes);
+    return entry.argument(cast<RankedTensorType>(parameter.gradient.getType()).clone(element), attributes);
   };
   for (Parameter &parameter : parameters) {
-    Value first = moment(parameter, "first");
-    Value second = moment(parameter, "second");
     bool rounded = cast<RankedTensorType>(parameter.value.getType()).getElementType().isBF16();
-    moments.push_back({first, second, rounded ? moment(parameter, "low") : Value()});
+    Type kept = rounded && bf16Moments ? Type(builder.getBF16Type()) : element;
+    Value first = moment(parameter, "first", kept), second = moment(parameter, "second", kept);
+    moments.push_back({first, second, rounded ? moment(parameter, "low", builder.getI16Type()) : Value()});
   }
   Value learningRate =
       entry.argument(scalar, {entry.str(attrs::name, "learning_rate"), entry.str(attrs::role, "input")});

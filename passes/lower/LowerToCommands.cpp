@@ -117,6 +117,11 @@ LogicalResult CommandLowering::lower(tile::LaunchOp launch) {
         return launch.emitOpError("parameter '")
                << name.getValue() << "' of @" << launch.getKernel() << " is "
                << (slot.kind == SlotKind::i64 ? "an integer" : "a float") << " but gets " << attribute;
+      // Rounded to a narrower type on the way it would be another number.
+      Type type = kernel.getArgumentTypes()[slot.argument];
+      if (auto number = dyn_cast<FloatAttr>(attribute); number && number.getType() != type)
+        return launch.emitOpError("parameter '")
+               << name.getValue() << "' of @" << launch.getKernel() << " is " << type << " but gets " << attribute;
       if (auto integer = dyn_cast<IntegerAttr>(attribute))
         attribute = builder.getI64IntegerAttr(integer.getInt());
     }

@@ -51,7 +51,7 @@ Var stored(KernelBuilder &k, InitOp op, Var values) {
   if (!op.getPart() && !element.isBF16())
     return cast(values, element);
   MasterParts parts = splitMaster(k, values);
-  return !op.getPart() ? parts.high : *op.getPart() == "low" ? parts.low : bitcast(parts.sign, k.f32());
+  return !op.getPart() ? parts.high : *op.getPart() == "low" ? parts.low : cast(bitcast(parts.sign, k.f32()), element);
 }
 
 /// In the names of kernels.

@@ -2,6 +2,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/outline/MasterParts.h"
 #include "passes/outline/OutlineFamilies.h"
+#include "passes/outline/RandomRounding.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -78,11 +79,13 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
        gradient = tensorType(op.getGradient()).getElementType();
   Type moment = tensorType(op.getFirst()).getElementType(),
        rateType = tensorType(op.getLearningRate()).getElementType();
+  bool rounds = moment.isBF16(); // at random
+  Type real = rounds ? Type(Float32Type::get(op.getContext())) : moment;
   Type scaleType = tensorType(op.getScale()).getElementType();
   int64_t size = product(shapeOf(op.getParameter()));
   bool master = static_cast<bool>(op.getLow()); // the parameter and `low`
-  std::string name =
-      "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "") + (master ? "_master" : "");
+  std::string name = "adamw_" + typeName(weight) + (gradient != weight ? "_" + typeName(gradient) : "") +
+                     (master ? "_master" : "") + (rounds ? "_moments_bf16" : "");
   std::string kernel = context.kernel(name, {"block"}, [&](KernelBuilder &k) {
     Var parameter = k.buffer("parameter", weight, {kDynamic}), grad = k.buffer("gradient", gradient, {kDynamic});
     Var first = k.buffer("first", moment, {kDynamic}), second = k.buffer("second", moment, {kDynamic});
@@ -93,36 +96,41 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
     Var newParameter = k.buffer("new_parameter", weight, {kDynamic});
     Var newFirst = k.buffer("new_first", moment, {kDynamic}), newSecond = k.buffer("new_second", moment, {kDynamic});
     Var newLow = master ? k.buffer("new_low", i16, {kDynamic}) : Var();
-    Var size = k.index("size"), beta1 = k.scalar("beta1", moment), beta2 = k.scalar("beta2", moment);
-    Var rest1 = k.scalar("rest1", moment), rest2 = k.scalar("rest2", moment), eps = k.scalar("eps", moment);
-    Var decay = k.scalar("weight_decay", moment), log1 = k.scalar("log_beta1", k.f64()),
+    Var size = k.index("size"), beta1 = k.scalar("beta1", real), beta2 = k.scalar("beta2", real);
+    Var rest1 = k.scalar("rest1", real), rest2 = k.scalar("rest2", real), eps = k.scalar("eps", real);
+    Var decay = k.scalar("weight_decay", real), log1 = k.scalar("log_beta1", k.f64()),
         log2 = k.scalar("log_beta2", k.f64());
     // 1 / (1 - beta^step) in f64: in f32 the difference loses five digits at step 1.
-    Var t = cast(k.at(step, {0}), k.f64());
+    Var number = k.at(step, {0}), t = cast(number, k.f64());
     auto correction = [&](Var logBeta) {
       Var power = t * logBeta;
-      return cast(-1.0 / power.with(math::ExpM1Op::create(k.builder, power)), moment);
+      return cast(-1.0 / power.with(math::ExpM1Op::create(k.builder, power)), real);
     };
     Var correct1 = correction(log1), correct2 = correction(log2);
-    Var lr = cast(k.at(rate, {0}), moment), factor = cast(k.at(scale, {0}), moment),
+    Var lr = cast(k.at(rate, {0}), real), factor = cast(k.at(scale, {0}), real),
         start = k.program(0) * (block * blocks);
     k.loop(start, min(start + block * blocks, size), block, [&](Var i) {
       auto load = [&](Var x) { return k.load(x, {i}, {block}, {.limit = size}); };
-      auto read = [&](Var x) { return cast(load(x), moment); };
+      auto read = [&](Var x) { return cast(load(x), real); };
       Var before = read(second), g = read(grad) * factor;
       Var w = master ? joinMaster(k, load(parameter), load(low), before) : read(parameter);
       Var m = read(first) * beta1 + g * rest1, v = (master ? abs(before) : before) * beta2 + g * g * rest2;
       w = w - (m * correct1 / (sqrt(v * correct2) + eps) + w * decay) * lr;
+      if (rounds) {
+        Var random = hashBits(k, bitcast(m, k.i32()), bitcast(v, k.i32()), number);
+        m = roundRandomly(k, m, random);
+        v = roundRandomly(k, v, shiftRight(random, 16));
+      }
       if (master) {
         MasterParts parts = splitMaster(k, w);
         k.store(parts.high, newParameter, {i}, {.limit = size});
         k.store(parts.low, newLow, {i}, {.limit = size});
-        v = bitcast(either(bitcast(v, k.i32()), parts.sign), moment);
+        v = bitcast(either(bitcast(v, k.i32()), parts.sign), real);
       } else {
         k.store(cast(w, weight), newParameter, {i}, {.limit = size});
       }
-      k.store(m, newFirst, {i}, {.limit = size});
-      k.store(v, newSecond, {i}, {.limit = size});
+      k.store(cast(m, moment), newFirst, {i}, {.limit = size});
+      k.store(cast(v, moment), newSecond, {i}, {.limit = size});
     });
   });
   auto flat = [&](Value v) { return context.view(op, v, {size}); };
@@ -146,12 +154,12 @@ LogicalResult adamw(AdamwOp op, OutlineContext &context) {
     launch.result("new_low", low.getType(), "low");
   auto f64 = Float64Type::get(op.getContext());
   context.replace(op, launch.index("size", size)
-                          .scalar("beta1", beta1, moment)
-                          .scalar("beta2", beta2, moment)
-                          .scalar("rest1", 1 - beta1, moment)
-                          .scalar("rest2", 1 - beta2, moment)
-                          .scalar("eps", op.getEps().convertToDouble(), moment)
-                          .scalar("weight_decay", op.getWeightDecay().convertToDouble(), moment)
+                          .scalar("beta1", beta1, real)
+                          .scalar("beta2", beta2, real)
+                          .scalar("rest1", 1 - beta1, real)
+                          .scalar("rest2", 1 - beta2, real)
+                          .scalar("eps", op.getEps().convertToDouble(), real)
+                          .scalar("weight_decay", op.getWeightDecay().convertToDouble(), real)
                           .scalar("log_beta1", std::log(beta1), f64)
                           .scalar("log_beta2", std::log(beta2), f64)
                           .run());

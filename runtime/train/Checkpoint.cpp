@@ -177,15 +177,16 @@ Expected<RankFiles> writeRankFiles(Rank &rank, const std::string &directory) {
           auto *out = reinterpret_cast<float *>(bytes.data());
           std::vector<uint16_t> high = weightsOf(tensor, weights.as<uint16_t>());
           auto low = view.as<int16_t>();
-          auto signs = second.as<uint32_t>();
+          MasterSigns signs({second.data, second.bytes}, sizeOf(second.info->dtype));
           for (size_t at = 0; at < low.size(); ++at)
-            out[at] = joinMaster({high[at], low[at], (signs[at] & masterSign) != 0});
+            out[at] = joinMaster({high[at], low[at], signs[at]});
         }));
       } else if (tensor.signsOfMaster) {
         BRAID_TRY(writer.addMade(tensor.name, tensor.dtype, tensor.localShape, [=](std::span<std::byte> bytes) {
-          auto *out = reinterpret_cast<uint32_t *>(bytes.data());
-          for (uint32_t value : view.as<uint32_t>())
-            *out++ = value & ~masterSign;
+          std::copy_n(view.data, view.bytes, bytes.data());
+          MasterSigns signs(bytes, sizeOf(view.info->dtype));
+          for (size_t at = 0; at < signs.size(); ++at)
+            signs.set(at, false);
         }));
       } else {
         BRAID_TRY(writer.add(tensor.name, tensor.dtype, tensor.localShape, {view.data, view.bytes}));

@@ -222,11 +222,11 @@ private:
     TensorView second = rank.session().tensor(*tensor.second).layer(tensor.layer);
     BRAID_TRY(rank.session().toHost(second));
     auto low = view.as<int16_t>();
-    auto signs = second.as<uint32_t>();
+    MasterSigns signs({second.data, second.bytes}, sizeOf(second.info->dtype));
     for (size_t at = 0; at < masters.size(); ++at) {
       MasterParts parts = splitMaster(masters[at]);
       low[at] = parts.low;
-      signs[at] = (signs[at] & ~masterSign) | (parts.above ? masterSign : 0);
+      signs.set(at, parts.above);
     }
     return rank.session().toDevice(second);
   }

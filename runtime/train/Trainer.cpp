@@ -171,6 +171,16 @@ Status Trainer::sayOtherTraining() {
   if (!difference.words.empty())
     progress->message(fmt::format("{} {} trained with other settings than {} goes on with: {}", result.checkpoint,
                                   difference.certain ? "was" : "may have been", program.path(), difference.words));
+  BRAID_ASSIGN(std::vector<LogicalTensor> tensors,
+               logicalTensors(program, static_cast<uint32_t>(rank.index()), /*moments=*/true));
+  for (const LogicalTensor &tensor : tensors) {
+    auto saved = index.tensors.find(tensor.name);
+    if (tensor.role != Role::moment || saved == index.tensors.end() || saved->second.dtype == tensor.dtype)
+      continue;
+    progress->message(fmt::format("moments, as {}: {}, {} before", tensor.name, toString(tensor.dtype),
+                                  toString(saved->second.dtype)));
+    break;
+  }
   auto kept = [&](const char *key, const char *what, auto is, bool given, const char *chooses) -> Status {
     BRAID_ASSIGN(std::optional<double> says, metadataNumber(program, key));
     if (!given && difference.ofRun.contains(key) && says && *says != static_cast<double>(is))

@@ -34,8 +34,8 @@ func.func @f(%seed: tensor<1xi64>) {
 // -----
 
 func.func @f(%seed: tensor<1xi64>) {
-  // expected-error @+1 {{part "half" must hold f32 but holds 'bf16'}}
-  %0 = braid.init %seed {distribution = "normal", keys = array<i64: 7>, part = "half"} : (tensor<1xi64>) -> tensor<6x8xbf16>
+  // expected-error @+1 {{part "half" must hold f32 or bf16 but holds 'f64'}}
+  %0 = braid.init %seed {distribution = "normal", keys = array<i64: 7>, part = "half"} : (tensor<1xi64>) -> tensor<6x8xf64>
   return
 }
 
@@ -379,7 +379,7 @@ func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: t
 // -----
 
 func.func @f(%parameter: tensor<6x8xbf16>, %gradient: tensor<6x8xf32>, %first: tensor<6x8xf32>, %second: tensor<6x8xf32>, %learning_rate: tensor<1xf32>, %step: tensor<1xi32>, %scale: tensor<1xf32>, %low: tensor<6x8xf32>) {
-  // expected-error @+1 {{a master is bf16, i16 and the sign of f32, but parameter holds 'bf16', low 'f32' and second 'f32'}}
+  // expected-error @+1 {{a master is bf16, i16 and the sign of f32 or bf16, but parameter holds 'bf16', low 'f32' and second 'f32'}}
   %0:4 = braid.adamw %parameter, %gradient, %first, %second, %learning_rate, %step, %scale, %low {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, weight_decay = 0.1 : f64} : (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<6x8xf32>) -> (tensor<6x8xbf16>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>)
   return
 }

@@ -264,6 +264,11 @@ TEST(ModelSpec, EveryRuleHasItsSentence) {
       {R"("batch": 2)", R"("gradient_dtype": "bf16")",
        "m.json:12: train.gradient_dtype: \"bf16\" with dtype \"f32\": only gradients of bf16 weights can be; valid: "
        "\"f32\""},
+      {R"("batch": 2)", R"("moment_dtype": "f16")",
+       "m.json:12: train.moment_dtype: \"f16\" is not known; valid: f32, bf16"},
+      {R"("batch": 2)", R"("moment_dtype": "bf16")",
+       "m.json:12: train.moment_dtype: \"bf16\" with dtype \"f32\": only moments of bf16 weights can be; valid: "
+       "\"f32\""},
       {R"("batch": 2)", R"("beta1": 1)", "m.json:12: train.beta1: 1 is out of range; valid: 0 to 0.999999"},
       // ---- parts and patterns
       {R"("layer_pattern": "LN", )", "",

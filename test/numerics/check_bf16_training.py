@@ -1,5 +1,5 @@
 """Training in bf16 beside f32: losses stay together; checkpoints of each are evaluated and resumed by the other; a resumed
-bf16 run has the same bits; two ranks, sharded and woven, follow one.
+bf16 run has the same bits; two ranks, sharded and woven, follow one. Moments in bf16 follow those in f32, in half the bytes.
 
 Losses of single steps agree to 1e-1 and on average to 3e-2 while they fall by 2: bf16 sends a token now and then to other
 experts, and the runs part slowly. One checkpoint has the same loss in both to 2e-3.
@@ -56,10 +56,11 @@ class Runs:
         metrics = self.path("metrics.jsonl")
         if os.path.exists(metrics):
             os.remove(metrics)
-        run(
+        self.said = run(
             [tool("braid-run"), "train", self.path(program + ".braid"), "--data", self.text, "--steps", str(steps)]
             + ["--checkpoint-dir", self.path(directory), "--metrics", metrics, "--threads", "1", f"--ranks={ranks}"]
-            + ["--lr", "4e-3", "--min-lr", "4e-3", "--warmup", "4", *more]
+            + ["--lr", "4e-3", "--min-lr", "4e-3", "--warmup", "4", *more],
+            messages=True,
         )
         with open(metrics, encoding="utf-8") as file:
             lines = [json.loads(line) for line in file]
@@ -95,6 +96,8 @@ def main():
         runs = Runs(report.folder)
         runs.compile("f32")
         runs.compile("bf16", "--dtype=bf16", "--gradient-dtype=f32")
+        runs.compile("moments", "--dtype=bf16", "--moment-dtype=bf16")
+        runs.compile("two-moments", "--dtype=bf16", "--moment-dtype=bf16", "--mesh=dp=2,ep=2")
         runs.compile("two", "--dtype=bf16", "--mesh=dp=2,ep=2", "--pipeline=1A1M", "--overlap-degree=2")
         f32 = runs.train("f32", "c-f32", 16)
         bf16 = runs.train("bf16", "c-bf16", 16)
@@ -105,6 +108,14 @@ def main():
         together(report, "two ranks and one: first steps", two, bf16, last=4, looser=0.3)
         together(report, "two ranks and one", two, bf16, looser=3)
 
+        moments = runs.train("moments", "c-moments", 16)
+        together(report, "moments in bf16 and in f32: first steps", moments, bf16, last=4, looser=0.3)
+        together(report, "moments in bf16 and in f32", moments, bf16)
+        sizes = [len(runs.weights(directory)[1]) for directory in ("c-bf16", "c-moments")]
+        report.line(sizes[1] < 0.52 * sizes[0], "files of moments in bf16", f"{sizes[1]} bytes for {sizes[0]}")
+        two = runs.train("two-moments", "c-two-moments", 16, ranks=2)
+        together(report, "moments in bf16 on two ranks and one", two, moments, looser=3)
+
         both = [("f32", "c-f32"), ("bf16", "c-bf16"), ("bf16", "c-two")]
         for own, directory in both:
             values = [runs.evaluate(program, directory) for program in ("f32", "bf16")]
@@ -112,13 +123,17 @@ def main():
             report.line(close, f"eval of {directory}", f"f32 {values[0]:.4f}, bf16 {values[1]:.4f}")
 
         # One run of 20 steps, and the same in two parts; then the parts in different programs.
-        straight = {p: runs.train(p, f"straight-{p}", 20) for p in ("f32", "bf16")}
-        for first, second in (("bf16", "bf16"), ("f32", "bf16"), ("bf16", "f32")):
+        straight = {p: runs.train(p, f"straight-{p}", 20) for p in ("f32", "bf16", "moments")}
+        for first, second in (("bf16", "bf16"), ("moments", "moments"), ("f32", "bf16"), ("bf16", "f32"), ("moments", "f32"), ("bf16", "moments")):
             directory = f"{first}-then-{second}"
             shutil.copytree(runs.path(f"c-{first}"), runs.path(directory))
             losses = runs.train(second, directory, 20, more=["--resume"])
             report.line(sorted(losses) == [17, 18, 19, 20], f"{directory}: steps", f"{sorted(losses)}")
             together(report, directory, losses, straight[first])
+            types = ["bf16" if program == "moments" else "f32" for program in (second, first)]
+            changed = re.search(r"moments, as \S+: (\S+), (\S+) before", runs.said)
+            good = list(changed.groups()) == types if changed else types[0] == types[1]
+            report.line(good, f"{directory}: moments", changed.group(0) if changed else f"{types[0]} as before, and nothing said")
             if first == second:
                 same = runs.weights(directory) == runs.weights(f"straight-{first}")
                 report.line(same, f"{directory}: bits", "the resumed run ends with the same bits")

@@ -99,6 +99,94 @@ def add_master(program, rng):
         program.then(action)
 
 
+def random_bits(first, second, step):
+    """32 bits of f32 moments and a step (passes/outline/RandomRounding.h)."""
+    z = first.view(np.uint32) * np.uint32(0x9E3779B1) + second.view(np.uint32) + np.uint32(step * 0x85EBCA77 % 2**32)
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        z = (z ^ z >> np.uint32(shift)) * np.uint32(factor)
+    return z ^ z >> np.uint32(16)
+
+
+def round_randomly(values, random):
+    """f32 to bf16 (as f32): up where 16 random bits and those that are cut off carry; what is not finite as ever."""
+    bits = ((values.view(np.uint32) + (random & np.uint32(0xFFFF))) & np.uint32(0xFFFF0000)).view(np.float32)
+    return np.where(np.isfinite(values), bits, values)
+
+
+def round_moments(first, second, step):
+    first, second = (np.ascontiguousarray(x, np.float32) for x in (first, second))
+    random = random_bits(first, second, step)
+    return round_randomly(first, random), round_randomly(second, random >> np.uint32(16))
+
+
+def small_steps(program, functions, state, gradient, beta2):
+    """Gradients that stay as they are: the average of their squares, of which the last steps are each less than bf16 can tell apart, comes as with
+    f32, where rounding to nearest stays behind."""
+    states, nearest, steps = [dict(state), dict(state)], np.zeros(gradient.shape), 400
+    for number in range(1, steps + 1):
+        for i, f in enumerate(functions):
+            out = program.call(f, states[i] | {"gradient": gradient, "learning_rate": [0.0], "step": [number], "scale": np.array([1.0])})
+            states[i] = {n: out[f"new_{n}"] for n in state}
+        nearest = rounded([nearest * beta2 + (1 - beta2) * gradient**2], "bf16")[0]
+    kept, exact = (np.abs(np.asarray(s["second"], np.float64)) for s in states)
+    # Equal elements are rounded alike: each number counts once.
+    different = np.unique(gradient, return_index=True)[1]
+    off, behind = (kept / exact - 1).ravel()[different], 1 - (nearest / exact).mean()
+    good = abs(off.mean()) < 4 * off.std() / off.size**0.5 and off.std() < 0.04 and behind > 0.1
+    program.line(good, "small steps", f"{steps} of {off.size} numbers: mean {off.mean():.2%} off, each {off.std():.1%}; rounded to nearest {behind:.0%} behind")
+
+
+def add_rounded_moments(program, rng):
+    """Moments in bf16 are those of f32, rounded at random, bit by bit; what they are of is updated as with f32."""
+    shape = (3, 50, 7)
+    size = int(np.prod(shape))
+    settings = SETTINGS | {"beta2": 0.995}
+    for name, parameter, gradient in (("master", "bf16", "bf16"), ("wide", "f32", "f32")):
+        functions = []
+        for moment in ("bf16", "f32"):
+            f = program.function(f"step_{name}_moments_{moment}")
+            w, g, m, v = (f.input(n, shape, t) for n, t in (("parameter", parameter), ("gradient", gradient), ("first", moment), ("second", moment)))
+            operands = [w, g, m, v, f.input("learning_rate", (1,)), f.input("step", (1,), "i32"), f.input("scale", (1,))]
+            if parameter == "bf16":
+                operands.append(f.input("low", shape, "i16"))
+            results = f.op("braid.adamw", operands, [o.type for o in (w, m, v, *operands[7:])], **settings)
+            for result, value in zip(("new_parameter", "new_first", "new_second", "new_low"), results):
+                f.output(result, value)
+            functions.append(f)
+        start, m, v = rounded([rng.standard_normal(shape), rng.standard_normal(shape), rng.random(shape)], "bf16")
+        # What bf16 has exactly, and none of it: no numbers, infinities, the largest, zeros.
+        gradients = [rounded([rng.standard_normal(shape) * 1e-2], gradient)[0] for _ in range(12)]
+        for i, special in enumerate((np.inf, -np.inf, np.nan, 3.3e38, 0.0)):
+            gradients[-1].reshape(-1)[i] = rounded([np.array([special])], gradient)[0][0]
+        m.reshape(-1)[4], v.reshape(-1)[4] = 0.0, 0.0
+        high, low, sign = split_master(start)
+        own = {"parameter": high, "first": m, "second": np.where(sign, -v, v), "low": low} if parameter == "bf16" else {"parameter": start, "first": m, "second": v}
+
+        small = rounded([np.exp2(rng.uniform(-9, 3, shape))], gradient)[0]
+
+        def action(program, functions=functions, own=own, gradients=gradients, small=small, name=name, parameter=parameter):
+            same, finite = [], []
+            for number, now in enumerate(gradients, 1):
+                inputs = own | {"gradient": now, "learning_rate": [1e-2], "step": [number], "scale": np.array([1.0])}
+                out, wide = (program.call(f, inputs) for f in functions)
+                first, second = round_moments(wide["new_first"], np.abs(wide["new_second"]), number)
+                signs = np.signbit(wide["new_second"])
+                equal = [np.array_equal(out["new_first"], first, equal_nan=True), np.array_equal(np.abs(out["new_second"]), second, equal_nan=True)]
+                known = ~np.isnan(second)
+                equal.append(np.array_equal(np.signbit(out["new_second"])[known], signs[known]))
+                equal += [np.array_equal(stored(out[n], t), stored(wide[n], t), equal_nan=t == "f32") for n, t in (("new_parameter", parameter), ("new_low", "i16")) if n in out]
+                same.append(all(equal))
+                finite.append(int(np.sum(np.isfinite(second))))
+                own = {n: out[f"new_{n}"] for n in own}
+            good = all(same) and finite[0] == size and size - 5 <= finite[-1] < size
+            program.line(good, f"{name}, moments in bf16", f"{sum(same)} of {len(same)} steps as f32, rounded at random; {size - finite[-1]} not finite")
+
+            if parameter == "bf16":
+                small_steps(program, functions, {n: np.zeros(shape) for n in own} | {"parameter": high}, small, settings["beta2"])
+
+        program.then(action)
+
+
 def add_clipping(program, rng, dtype):
     for limit in (1.0, 0.0):
         f = program.function(f"clip_{limit:g}_{dtype}", dtype)
@@ -164,8 +252,8 @@ def add_init(program):
     for name, attributes in parts_of.items():
         shape = (n, m)
         f.output(f"{name}.master", init(f, seed, shape, [12345], name, **attributes))
-        for part, dtype in (("parameter", "bf16"), ("low", "i16"), ("half", "f32")):
-            more = {} if part == "parameter" else {"part": text(part)}
+        for part, kind, dtype in (("parameter", "", "bf16"), ("low", "low", "i16"), ("half", "half", "f32"), ("short", "half", "bf16")):
+            more = {"part": text(kind)} if kind else {}
             f.output(f"{name}.{part}", init(f, seed, shape, [12345], name, dtype=dtype, **more, **attributes))
     # Layers 2 and 3 of a stack have the values that each has alone.
     f.output("stacked", init(f, seed, (2, n, m), [12345, 54321], "normal", scale=0.5, stacked=True))
@@ -234,6 +322,7 @@ def add_init(program):
             joined = join_master(parameter, low, half)
             same = np.array_equal(joined.view(np.int32), master.view(np.int32)) and np.array_equal(parameter, expected[0])
             halves = int(np.sum(np.signbit(half)))
+            same &= np.array_equal(stored(half, "bf16"), stored(out[f"{name}.short"], "bf16"))
             same &= np.array_equal(np.signbit(half), expected[2]) and not np.any(half) and (name not in ("constant", "values") or halves > 0)
             program.line(same, f"init {name} in parts", f"masters in every bit, {halves} halves above an even parameter")
         program.compare("init values", out, {"values": np.tile([1.0, 2.0, 4.0], (4, 1))}, 1e-30)
@@ -265,6 +354,7 @@ def main():
         add_adamw(program, rng, dtype)
         add_clipping(program, rng, dtype)
     add_master(program, rng)
+    add_rounded_moments(program, np.random.default_rng(14))
     add_init(program)
     return program.finish()
 

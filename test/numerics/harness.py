@@ -255,13 +255,14 @@ def errors(value, reference, floor=0.0):
     )
 
 
-def run(command):
+def run(command, messages=False):
+    """What it prints, or says on its standard error."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(
             f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
         )
-    return done.stdout
+    return done.stderr if messages else done.stdout
 
 
 def size_of(case):

@@ -71,3 +71,28 @@ func.func @half(%table: tensor<32x16xbf16> {braid.name = "embed.weight", braid.r
   %sum, %count, %lse = braid.cross_entropy %logits, %labels : (tensor<2x8x32xbf16>, !d) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
   return %sum, %count : tensor<1xf32>, tensor<1xf32>
 }
+
+// -----
+
+// Moments in bf16: of what is bf16 itself; of all else they are as ever.
+!d = tensor<2x8xi32>
+!x = tensor<2x8x16xbf16>
+// CHECK-LABEL: func.func @moments(
+// CHECK-SAME:    tensor<32x16xbf16> {braid.name = "embed.weight.first"
+// CHECK-SAME:    tensor<32x16xbf16> {braid.name = "embed.weight.second"
+// CHECK-SAME:    tensor<32x16xi16> {braid.name = "embed.weight.low"
+// CHECK-SAME:    tensor<16xf32> {braid.name = "scale.first"
+// CHECK-SAME:    tensor<16xf32> {braid.name = "scale.second"
+// CHECK:         braid.adamw {{.*}} : (tensor<32x16xbf16>, tensor<32x16xf32>, tensor<32x16xbf16>, tensor<32x16xbf16>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>, tensor<32x16xi16>)
+// CHECK:         braid.adamw {{.*}} : (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<1xf32>, tensor<1xi32>, tensor<1xf32>)
+func.func @moments(%table: tensor<32x16xbf16> {braid.name = "embed.weight", braid.role = "parameter", braid.decay = true},
+                   %scale: tensor<16xf32> {braid.name = "scale", braid.role = "parameter"},
+                   %tokens: !d {braid.name = "tokens", braid.role = "input"}, %labels: !d {braid.name = "labels", braid.role = "input"})
+    -> (tensor<1xf32> {braid.name = "loss_sum", braid.role = "output"}, tensor<1xf32> {braid.name = "loss_count", braid.role = "output"})
+    attributes {braid.entry, braid.train = {clip_norm = 1.0 : f64, moment_dtype = "bf16"}} {
+  %x = braid.embed %tokens, %table : (!d, tensor<32x16xbf16>) -> !x
+  %y = braid.rms_norm %x, %scale {eps = 1.0e-5 : f64} : (!x, tensor<16xf32>) -> !x
+  %logits = braid.linear %y, %table {transposed} : (!x, tensor<32x16xbf16>) -> tensor<2x8x32xbf16>
+  %sum, %count, %lse = braid.cross_entropy %logits, %labels : (tensor<2x8x32xbf16>, !d) -> (tensor<1xf32>, tensor<1xf32>, tensor<2x8xf32>)
+  return %sum, %count : tensor<1xf32>, tensor<1xf32>
+}

@@ -52,6 +52,17 @@ func.func @f() -> (tensor<4xf32> {braid.name = "y"}) attributes {braid.entry} {
 
 // -----
 
+func.func private @k(%o: memref<?xf32> {tile.name = "o"}, %s: f32 {tile.name = "s"}) attributes {tile.kernel, tile.grid = ["row"]} {
+  return
+}
+func.func @f() -> (tensor<4xf32> {braid.name = "y"}) attributes {braid.entry} {
+  // expected-error @+1 {{'tile.launch' op parameter 's' of @k is 'f32' but gets 2.500000e+00 : bf16}}
+  %y = tile.launch @k grid [4] () {arg_names = [], result_names = ["o"], inplace = array<i64: -1>, scalars = {s = 2.5 : bf16}} : () -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 func.func private @k(%x: memref<?x8xf32> {tile.name = "x"}) attributes {tile.kernel, tile.grid = ["row"]} {
   return
 }

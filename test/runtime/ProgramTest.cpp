@@ -154,7 +154,7 @@ const Case cases[] = {
     {"moment slot 'third' is none of first, second, low, master", [](Sample &p) { p.tensors[2]->slot = "third"; }},
     {"the master of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "master"; }},
     {"but the low of 'layers.{}.w' (f32 ", [](Sample &p) { p.tensors[2]->slot = "low"; }},
-    {"tensor 'layers.{}.w.first': 'layers.{}.w' has no second moment in f32 that is cut as this is",
+    {"tensor 'layers.{}.w.first': 'layers.{}.w' has no second moment in f32 or bf16 that is cut as this is",
      [](Sample &p) {
        for (auto i : {0, 2}) // of two bytes an element, and whole
          p.tensors[i]->bytes /= 2, p.tensors[i]->shards.clear();

@@ -20,10 +20,11 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
   auto program = [](Mesh mesh, Kept kept) {
     return shardedProgram(mesh.dp, mesh.tp, mesh.ep, 12, {0, 3}, false, kept, mesh.pp);
   };
+  const Kept all[] = {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16WithMoments, Kept::bf16Alone};
   for (Mesh from : {Mesh{1, 1, 1}, {2, 2, 4}, {2, 1, 2, 2}})
     for (Mesh to : {Mesh{1, 1, 1}, {2, 2, 2}, {1, 2, 2, 2}})
-      for (Kept writer : {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16Alone})
-        for (Kept reader : {Kept::f32, Kept::bf16WithMaster, Kept::bf16WithLow, Kept::bf16Alone}) {
+      for (Kept writer : all)
+        for (Kept reader : all) {
           TemporaryDirectory directory;
           onRanks(program(from, writer), [&](Rank &rank) { return saveFilled(rank, directory.str(), 7); });
           bool weightsOnly = writer == Kept::bf16Alone;
@@ -34,16 +35,17 @@ TEST(TrainCheckpoint, Bf16AndF32ReadEachOther) {
               bool moment = name.ends_with(".first") || name.ends_with(".second");
               moments += moment;
               // Not filled: only the weights are.
-              bool master = (reader == Kept::bf16WithMaster || reader == Kept::bf16WithLow) && weightsOnly;
+              bool master = hasMaster(reader) && weightsOnly;
               float exact = valueAt(name, index), rounded = fromBf16(toBf16(exact));
-              bool half = writer == Kept::bf16Alone || reader == Kept::bf16Alone;
+              bool half = writer == Kept::bf16Alone || reader == Kept::bf16Alone ||
+                          (moment && (writer == Kept::bf16WithMoments || reader == Kept::bf16WithMoments));
               if (!master && !(moment && weightsOnly))
                 wrong += value != (half ? rounded : exact);
             });
             EXPECT_EQ(wrong, 0) << static_cast<int>(writer) << " read by " << static_cast<int>(reader);
             EXPECT_EQ(moments > 0, reader != Kept::bf16Alone);
             // The weights themselves, whatever stands for them in the files.
-            if (reader == Kept::bf16WithMaster || reader == Kept::bf16WithLow)
+            if (hasMaster(reader))
               forEach(
                   rank,
                   [&](float &value, const std::string &name, const std::vector<int64_t> &index) {
@@ -76,6 +78,30 @@ TEST(TrainCheckpoint, MastersInPartsLoseNothing) {
       ASSERT_TRUE(expect(upper << 16 | lower)) << upper << ", " << lower;
   EXPECT_EQ(splitMaster(0x1.01p0f).high, 0x3f80);
   EXPECT_EQ(splitMaster(0x1.01p0f).low, splitMaster(0x1.ffp-1f).low) << "16 bits do not tell them apart";
+}
+
+// The upper bit of every element, and nothing else of it.
+TEST(TrainCheckpoint, SignsOfMastersAreThoseOfMoments) {
+  std::vector<float> wide = {1.5f, 0.0f, 3e-39f, 2.0f};
+  std::vector<uint16_t> halves = {0x3fc0, 0, 1, 0x4000};
+  auto check = [](auto &values, auto mask) {
+    const auto before = values;
+    MasterSigns signs(std::as_writable_bytes(std::span(values)), sizeof(values[0]));
+    ASSERT_EQ(signs.size(), values.size());
+    for (size_t at : {1u, 2u})
+      signs.set(at, true);
+    for (size_t at = 0; at < values.size(); ++at) {
+      bool marked = at == 1 || at == 2;
+      EXPECT_EQ(signs[at], marked) << at;
+      EXPECT_EQ(std::bit_cast<decltype(mask)>(values[at]),
+                std::bit_cast<decltype(mask)>(before[at]) | (marked ? mask : 0))
+          << at;
+      signs.set(at, false);
+    }
+    EXPECT_EQ(values, before);
+  };
+  check(wide, uint32_t(0x80000000));
+  check(halves, uint16_t(0x8000));
 }
 
 TEST(TrainCheckpoint, FilesOfMastersInPartsAreThoseOfMasters) {

@@ -115,6 +115,10 @@ int main(int argc, char **argv) {
                        "gradients of bf16 matrices, instead of train.gradient_dtype: f32 or bf16"),
         {"f32", "bf16"})
       ->type_name("TYPE");
+  oneOf(app.add_option("--moment-dtype", options.momentDtype,
+                       "both of AdamW's moments of bf16 matrices, instead of train.moment_dtype: f32 or bf16"),
+        {"f32", "bf16"})
+      ->type_name("TYPE");
   integerIn(app.add_option("--batch", options.batch, "rows per training step, instead of train.batch"), 1, maxTokens);
   integerIn(app.add_option("--seq-len", options.seqLen, "tokens per row, instead of train.seq_len"), 1, maxTokens);
   integerIn(app.add_option("--decode-batch", options.decodeBatch,

@@ -54,6 +54,7 @@ std::vector<CLI::Option *> plan::addDescription(CLI::App &app, CompileOptions &c
   integerIn(of(app.add_option("--context-len", compile.contextLen, asCompile())), 1, maxTokens);
   oneOf(of(app.add_option("--dtype", compile.dtype, asCompile())), {"f32", "bf16", "f64"})->type_name("TYPE");
   oneOf(of(app.add_option("--gradient-dtype", compile.gradientDtype, asCompile())), {"f32", "bf16"})->type_name("TYPE");
+  oneOf(of(app.add_option("--moment-dtype", compile.momentDtype, asCompile())), {"f32", "bf16"})->type_name("TYPE");
   of(app.add_option("--recompute", compile.recompute, asCompile()))->type_name("LAYERS");
   integerIn(of(app.add_option("--activation-budget", compile.activationBudget, asCompile())), 0, INT64_MAX, " bytes");
   return added;

@@ -170,9 +170,20 @@ struct Memory {
           size("pp"), size("ep"), size("etp"), size("tp"),
           size("pp") > 1 ? fmt::format("the ranks of a stage, {}", sharers) : fmt::format("all {} ranks", world),
           larger.empty() ? "" : "a larger " + larger + ", or ",
-          name == "gradients" && parts == 1 ? ", or --gradient-dtype=bf16" : "");
+          name == "gradients" && parts == 1          ? ", or --gradient-dtype=bf16"
+          : name == "optimizer" && hasWiderMoments() ? ", or --moment-dtype=bf16"
+                                                     : "");
     }
     return "values of one layer and rows that travel: " + fewer;
+  }
+
+  /// Moments in f32 of parameters in bf16.
+  bool hasWiderMoments() const {
+    return std::ranges::any_of(program.tensors(), [&](const runtime::TensorInfo &tensor) {
+      const runtime::TensorInfo *second =
+          tensor.dtype == runtime::DType::bf16 ? program.momentOf(tensor, "second") : nullptr;
+      return second && second->dtype == runtime::DType::f32;
+    });
   }
 
   /// Nothing: the entry does not train, or the program does not say.

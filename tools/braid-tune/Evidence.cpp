@@ -82,6 +82,7 @@ static std::vector<std::string> changesByFlags(const Json &model, const CompileO
   compare("/schedule/stage_layers", options.stageLayers, Json());
   compare("/schedule/head_stages", options.headStages, defaults.schedule.headStages);
   compare("/train/gradient_dtype", options.gradientDtype, defaults.train.gradientDtype);
+  compare("/train/moment_dtype", options.momentDtype, defaults.train.momentDtype);
   compare("/schedule/recompute", options.recompute, "none");
   compare("/schedule/activation_budget", options.activationBudget, Json());
   compare("/schedule/expert_room", options.expertRoom, Json());

@@ -29,12 +29,13 @@ std::shared_ptr<const Program> shardedProgram(uint32_t dp, uint32_t tp, uint32_t
   };
   auto add = [&](const std::string &name, std::vector<int64_t> shape, std::vector<int32_t> stacked,
                  std::vector<std::pair<uint32_t, std::string>> shards, bool sharedMoments = false) {
-    std::vector<std::string> slots = {"", "first", "second", kept == Kept::bf16WithLow ? "low" : "master"};
+    std::vector<std::string> slots = {"", "first", "second", kept == Kept::bf16WithMaster ? "master" : "low"};
     slots.resize(kept == Kept::f32 ? 3 : kept == Kept::bf16Alone ? 1 : 4);
     for (const std::string &slot : slots) {
-      schema::DType dtype = slot.empty() && kept != Kept::f32 ? schema::DType::bf16
-                            : slot == "low"                   ? schema::DType::i16
-                                                              : schema::DType::f32;
+      schema::DType dtype = slot.empty() && kept != Kept::f32                ? schema::DType::bf16
+                            : slot == "low"                                  ? schema::DType::i16
+                            : !slot.empty() && kept == Kept::bf16WithMoments ? schema::DType::bf16
+                                                                             : schema::DType::f32;
       schema::TensorT &tensor = program.tensor(slot.empty() ? name : name + "/" + slot, dtype, shape, stage, offset,
                                                slot.empty() ? schema::Role::parameter : schema::Role::moment, stacked);
       if (!slot.empty() && sharedMoments && meshed)

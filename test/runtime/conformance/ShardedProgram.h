@@ -9,7 +9,14 @@
 
 namespace braid::runtime::test {
 
-enum class Kept { f32, bf16WithMaster, bf16WithLow, bf16Alone }; // bf16Alone: no moments either
+enum class Kept {
+  f32,
+  bf16WithMaster,
+  bf16WithLow,
+  bf16WithMoments,
+  bf16Alone
+}; // bf16WithMoments: low, and both moments bf16; bf16Alone: no moments either
+inline bool hasMaster(Kept kept) { return kept != Kept::f32 && kept != Kept::bf16Alone; }
 
 // Parameters sharded in every way, over a mesh of dense <dp, tp> and expert <edp, ep> axes, in `pp` stages, which have equal parts
 // of the layers; "embed.weight" is of the first and the last. Not meant to run.
@@ -37,28 +44,29 @@ template <class F> void forEach(Rank &rank, F &&f, Of of = Of::masters) {
     bool half = tensor.info->dtype == DType::bf16, parts = tensor.info->dtype == DType::i16;
     std::vector<int64_t> index = tensor.offset;
     for (size_t i = 0; i < view.bytes / sizeOf(tensor.info->dtype); ++i) {
-      if (half) {
-        float wide = fromBf16(view.as<uint16_t>()[i]);
-        f(wide, tensor.name, index);
-        view.as<uint16_t>()[i] = toBf16(wide);
-      } else if (parts) {
+      if (parts) {
         int64_t at = 0; // in the weights
         for (size_t d = 0; d < index.size(); ++d)
           at = at * tensor.roundedShape[d] + index[d] - tensor.roundedOffset[d];
         TensorView weights = viewOf(*tensor.rounded), moments = viewOf(*tensor.second);
         uint16_t &high = weights.as<uint16_t>()[at];
         int16_t &low = view.as<int16_t>()[i];
-        float &second = moments.as<float>()[i];
-        float wide = joinMaster({high, low, std::signbit(second)});
+        MasterSigns signs({moments.data, moments.bytes}, sizeOf(moments.info->dtype));
+        float wide = joinMaster({high, low, signs[i]});
         f(wide, tensor.name, index);
         MasterParts split = splitMaster(wide);
-        high = split.high, low = split.low, second = std::copysign(second, split.above ? -1.0f : 1.0f);
+        high = split.high, low = split.low;
+        signs.set(i, split.above);
       } else {
-        float &value = view.as<float>()[i];
+        float value = half ? fromBf16(view.as<uint16_t>()[i]) : view.as<float>()[i];
         bool sign = tensor.signsOfMaster && std::signbit(value);
         value = sign ? -value : value;
         f(value, tensor.name, index);
         value = sign ? -value : value;
+        if (half)
+          view.as<uint16_t>()[i] = toBf16(value);
+        else
+          view.as<float>()[i] = value;
       }
       for (size_t d = index.size(); d-- > 0;) {
         if (++index[d] < tensor.offset[d] + tensor.localShape[d])
