@@ -67,6 +67,7 @@ struct CompileOptions {
   bool tablesOnly = false; ///< nobody needs machine code; no flag
   bool explain = false;
   bool remarks = true; ///< on what was chosen; no flag
+  bool oneThread = false; ///< of the compiler's own: there are several at a time; no flag
   bool joinLayers = true; ///< of pipeline best: neighbours may stand in one function; no flag
   /// Seconds of a step of a program file, with or without machine code, on ranks of such a machine; nothing after a
   /// message. `best` takes the fastest of its programs by it, or else decides layer by layer. No flag.

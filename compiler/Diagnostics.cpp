@@ -19,7 +19,7 @@ static StringRef programName = "braid-compile";
 
 void braid::setProgramName(StringRef name) { programName = name; }
 
-static llvm::raw_ostream *kept = nullptr;
+static thread_local llvm::raw_ostream *kept = nullptr;
 
 static llvm::raw_ostream &messages() { return kept ? *kept : llvm::errs(); }
 

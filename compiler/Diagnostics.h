@@ -18,7 +18,7 @@ void printError(const llvm::Twine &message);
 /// x.mlir:3:5: ..", with the line of `source` and a mark where it fits a screen.
 void printDiagnostic(mlir::Diagnostic &diagnostic, llvm::StringRef source);
 
-/// While it lives, messages are kept here and printed nowhere: of one of many compilations, which may be refused. One at a time.
+/// While it lives, messages of this thread are kept here and printed nowhere: of one of many compilations, which may be refused. One at a time in a thread.
 class KeptMessages {
 public:
   KeptMessages();

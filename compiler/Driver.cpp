@@ -308,7 +308,8 @@ static bool withModule(
 
   DialectRegistry registry;
   registerCompiler(registry);
-  MLIRContext context(registry);
+  MLIRContext context(registry,
+                      job.options.oneThread ? MLIRContext::Threading::DISABLED : MLIRContext::Threading::ENABLED);
   context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
 

@@ -15,7 +15,11 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "llvm/Support/ThreadPool.h"
+
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <numeric>
 #include <unistd.h>
 
@@ -29,9 +33,13 @@ struct Options {
   std::string cluster;
   std::vector<std::string> axes = {"dp", "tp", "pp", "ep"};
   int64_t ranks = 0, best = 10;
+  int64_t threads = 0; ///< that plan at a time; 0: all cores
   std::vector<std::string>
       given; ///< flags of the description, "--batch=32", and the target that follows from the cluster
   bool expertRoom = false; ///< the model says one
+  bool mayRecompute = false; ///< nobody says what activations are kept
+  int64_t searchedBatch =
+      0; ///< rows of a step that stages may have in so many micro-batches as is fastest; 0: somebody says how many
   bool json = false;
 };
 
@@ -42,9 +50,14 @@ struct Planned {
   std::string flags; ///< all that braid-compile makes it with
   bool fits = false;
   uint64_t memory = 0; ///< bytes of the rank that needs most
+  int64_t microBatches = 1;
   double tokens = 0; ///< of a step
   schedule::Measures measures; ///< of a step, with its update
   double tokensPerSecond() const { return measures.makespan > 0 ? tokens / measures.makespan : 0; }
+  /// The fastest that fit, then what does not by what it needs, then what is refused.
+  std::tuple<bool, bool, double> order() const {
+    return {!refused.empty(), !fits, !refused.empty() ? 0.0 : fits ? measures.makespan : static_cast<double>(memory)};
+  }
 };
 
 std::vector<int64_t> divisors(int64_t n) {
@@ -86,14 +99,18 @@ std::vector<std::string> meshesOf(const Options &options, const ModelSpec &spec,
 }
 
 /// What was asked for holds for a mesh where it can: orders of stages for those that have some, rooms for experts on several ranks.
+/// `microBatches` 0: as many as braid-compile takes, or was asked for.
 Planned planOne(const Options &options, const std::string &mesh, const std::string &dtype, const plan::Cluster &cluster,
-                bool recomputes) {
+                bool recomputes, int64_t microBatches) {
   Planned planned;
   planned.mesh = mesh;
   CompileJob job = options.job;
   CompileOptions &compile = job.options;
   compile.mesh = mesh;
   compile.remarks = false; // one of many
+  compile.oneThread = true;
+  if (microBatches > 0)
+    compile.microBatches = microBatches;
   if (recomputes)
     compile.recompute = "all";
   Mesh ranks = llvm::cantFail(Mesh::parse(mesh));
@@ -134,8 +151,9 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   for (const plan::Forecast::Stage &stage : forecast->stages)
     planned.memory = std::max(planned.memory, stage.memory);
   planned.fits = static_cast<double>(planned.memory) <= cluster.device.memory;
-  if (double parts = plan::numberOf(*program, "train.micro_batches", 1); parts > 1 && !compile.microBatches)
-    planned.flags += fmt::format(" --micro-batches={:.0f}", parts);
+  planned.microBatches = static_cast<int64_t>(plan::numberOf(*program, "train.micro_batches", 1));
+  if (!options.job.options.microBatches && (planned.microBatches > 1 || program->stages() > 1))
+    planned.flags += fmt::format(" --micro-batches={}", planned.microBatches);
   // How this cluster has layers and head shared out: another machine that compiles them may do otherwise.
   if (program->stages() > 1) {
     std::vector<size_t> layers;
@@ -148,6 +166,78 @@ Planned planOne(const Options &options, const std::string &mesh, const std::stri
   for (const std::string &flag : given)
     planned.flags += " " + flag;
   return planned;
+}
+
+/// What does not fit is planned once more with all layers recomputed.
+Planned planThatFits(const Options &options, const std::string &mesh, const std::string &dtype,
+                     const plan::Cluster &cluster, int64_t microBatches) {
+  Planned planned = planOne(options, mesh, dtype, cluster, /*recomputes=*/false, microBatches);
+  if (!planned.refused.empty() || planned.fits || !options.mayRecompute)
+    return planned;
+  Planned again = planOne(options, mesh, dtype, cluster, /*recomputes=*/true, microBatches);
+  return again.refused.empty() && again.memory < planned.memory ? again : planned;
+}
+
+/// Of stages also with more micro-batches, which wait less for each other, as long as each number is better than the one before, or else with fewer,
+/// whose kernels have more rows.
+Planned planMesh(const Options &options, const std::string &mesh, const std::string &dtype,
+                 const plan::Cluster &cluster) {
+  Planned best = planThatFits(options, mesh, dtype, cluster, /*microBatches=*/0);
+  Mesh ranks = llvm::cantFail(Mesh::parse(mesh));
+  if (options.searchedBatch == 0 || ranks.size("pp") == 1 || !best.refused.empty())
+    return best;
+  std::vector<int64_t> numbers = divisors(options.searchedBatch / ranks.size("dp"));
+  llvm::erase_if(numbers, [](int64_t number) { return number > maxMicroBatches; });
+  auto first = llvm::find(numbers, best.microBatches);
+  auto tries = [&](auto begin, auto end) {
+    bool found = false;
+    for (auto at = begin; at != end; ++at, found = true) {
+      Planned other = planThatFits(options, mesh, dtype, cluster, *at);
+      if (other.order() >= best.order())
+        break;
+      best = std::move(other);
+    }
+    return found;
+  };
+  if (first != numbers.end() && !tries(std::next(first), numbers.end()))
+    tries(std::make_reverse_iterator(first), numbers.rend());
+  return best;
+}
+
+/// All of them, in their order; says now and then on standard error how many are done.
+std::vector<Planned> planAll(const Options &options, const std::vector<std::string> &meshes, const std::string &dtype,
+                             const plan::Cluster &cluster) {
+  std::vector<Planned> all(meshes.size());
+  size_t done = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  llvm::DefaultThreadPool pool(llvm::hardware_concurrency(static_cast<unsigned>(options.threads)));
+  for (size_t i = 0; i < meshes.size(); ++i)
+    pool.async([&, i] {
+      Planned planned = planMesh(options, meshes[i], dtype, cluster);
+      std::lock_guard lock(mutex);
+      all[i] = std::move(planned);
+      ++done;
+      changed.notify_one();
+    });
+  bool tells = isatty(STDERR_FILENO) == 1;
+  constexpr auto silence = std::chrono::seconds(20); // at most, where nobody watches a line
+  auto said = std::chrono::steady_clock::now();
+  std::unique_lock lock(mutex);
+  while (done < meshes.size()) {
+    if (tells) {
+      fmt::print(stderr, "\r{} of {} meshes", done, meshes.size());
+    } else if (std::chrono::steady_clock::now() - said > silence) {
+      fmt::print(stderr, "braid-plan: {} of {} meshes\n", done, meshes.size());
+      said = std::chrono::steady_clock::now();
+    }
+    changed.wait_for(lock, silence);
+  }
+  lock.unlock();
+  pool.wait();
+  if (tells)
+    fmt::print(stderr, "\r{:30}\r", "");
+  return all;
 }
 
 Json toJson(const Planned &planned) {
@@ -254,38 +344,11 @@ int run(Options options) {
         spec->train.seqLen));
   const ScheduleSpec &schedule = spec->schedule;
   options.expertRoom = schedule.expertRoom.has_value();
-  bool mayRecompute = !options.job.options.recompute && !schedule.recomputeAll && schedule.recompute.empty() &&
-                      !schedule.activationBudget;
-  bool tells = isatty(STDERR_FILENO) == 1;
-  std::vector<Planned> all;
-  auto said = std::chrono::steady_clock::now();
-  for (const std::string &mesh : meshes) {
-    constexpr auto silence = std::chrono::seconds(20); // at most, where nobody watches a line
-    if (tells) {
-      fmt::print(stderr, "\r{} of {} meshes", all.size(), meshes.size());
-    } else if (std::chrono::steady_clock::now() - said > silence) {
-      fmt::print(stderr, "braid-plan: {} of {} meshes\n", all.size(), meshes.size());
-      said = std::chrono::steady_clock::now();
-    }
-    Planned planned = planOne(options, mesh, spec->dtype, *cluster, /*recomputes=*/false);
-    if (planned.refused.empty() && !planned.fits && mayRecompute)
-      if (Planned again = planOne(options, mesh, spec->dtype, *cluster, /*recomputes=*/true);
-          again.refused.empty() && again.memory < planned.memory)
-        planned = again;
-    all.push_back(planned);
-  }
-  if (tells)
-    fmt::print(stderr, "\r{:30}\r", "");
-  // The fastest that fit, then what does not by what it needs, then what is refused, in their order.
-  llvm::stable_sort(all, [](const Planned &a, const Planned &b) {
-    auto rank = [](const Planned &p) {
-      return std::tuple(!p.refused.empty(), !p.fits,
-                        !p.refused.empty() ? 0.0
-                        : p.fits           ? p.measures.makespan
-                                           : static_cast<double>(p.memory));
-    };
-    return rank(a) < rank(b);
-  });
+  options.mayRecompute = !options.job.options.recompute && !schedule.recomputeAll && schedule.recompute.empty() &&
+                         !schedule.activationBudget;
+  options.searchedBatch = spec->train.microBatches == 0 ? spec->train.batch : 0;
+  std::vector<Planned> all = planAll(options, meshes, spec->dtype, *cluster);
+  llvm::stable_sort(all, [](const Planned &a, const Planned &b) { return a.order() < b.order(); });
   if (options.json) {
     Json list = Json::array();
     for (const Planned &planned : all)
@@ -321,6 +384,8 @@ plan::Action plan::addMeshes(CLI::App &command) {
       ->check(CLI::IsMember({"dp", "tp", "pp", "ep", "sp"}))
       ->type_name("AXIS,..");
   integerIn(command.add_option("--best", options->best, "meshes that are printed (default 10)"), 1, 1 << 20);
+  integerIn(command.add_option("--threads", options->threads, "meshes that are planned at a time (default: all cores)"),
+            1, 1024);
   std::vector<CLI::Option *> ofDescription = addDescription(command, compile, /*ofOneMesh=*/false);
   command.add_flag("--json", options->json, "print all of them as JSON, for programs to read");
   return [options, ofDescription] {

@@ -20,6 +20,11 @@ def run(*command):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True)
 
 
+def tokens_of_a_row(model):
+    with open(model, encoding="utf-8") as file:
+        return int(re.search(r'"seq_len": (\d+)', file.read())[1])  # with comments
+
+
 def main(model, cluster, *flags):
     listed = run("braid-plan", "meshes", model, "--cluster", cluster, "--json", *flags)
     if listed.returncode:
@@ -47,6 +52,21 @@ def main(model, cluster, *flags):
         near = abs(seconds / mesh["time"] - 1) < 1e-12 and abs(tokens / seconds / mesh["tokens_per_second"] - 1) < 1e-9
         check(f"{mesh['flags']}: time and tokens", near, f"{mesh['time']:.4g} s")
         check(f"{mesh['flags']}: bytes and ranks", (alone["memory"]["bytes_per_rank"], alone["memory"]["fits"], alone["ranks"]) == (mesh["bytes_per_rank"], mesh["fits"], plan["ranks"]))
+    # Micro-batches that nobody asked for: no fewer and no more are better, one step away.
+    searched = [mesh for mesh in planned if "pp=" in mesh["mesh"]] if not any(flag.startswith("--micro-batches") for flag in flags) else []
+    for mesh in searched:
+        words = mesh["flags"].split()
+        number = int(next(word for word in words if word.startswith("--micro-batches=")).split("=")[1])
+        others = [word for word in words if not word.startswith(("--micro-batches=", "--stage-layers=", "--head-stages="))]
+        rows = json.loads(run("braid-plan", model, "--cluster", cluster, "--json", *words).stdout)["step"]["tokens"] // tokens_of_a_row(model)
+        parts = dict(part.split("=") for part in mesh["mesh"].split(","))
+        numbers = [n for n in range(1, int(rows) + 1) if rows // int(parts.get("dp", 1)) % n == 0]
+        at = numbers.index(number)
+        for near in numbers[max(at - 1, 0):at] + numbers[at + 1:at + 2]:
+            alone = json.loads(run("braid-plan", model, "--cluster", cluster, "--json", *others, f"--micro-batches={near}").stdout)
+            slower = (not alone["memory"]["fits"], alone["step"]["time"]) >= (not mesh["fits"], mesh["time"])
+            check(f"{mesh['mesh']}: {number} micro-batches, not {near}", slower or not mesh["fits"], f"{mesh['time']:.4g} s, not {alone['step']['time']:.4g}")
+        print(f"searched {mesh['mesh']}: {number} of {numbers}")
     for mesh in (mesh for mesh in meshes if "refused" in mesh):
         alone = run("braid-plan", model, "--cluster", cluster, *(f for f in flags if not f.startswith(("--axes", "--ranks"))), f"--mesh={mesh['mesh']}")
         check(f"{mesh['mesh']} is refused alone, too", alone.returncode == 1 and mesh["refused"] in alone.stderr, mesh["refused"])
