@@ -178,45 +178,39 @@ Planned planThatFits(const Options &options, const std::string &mesh, const std:
   return again.refused.empty() && again.memory < planned.memory ? again : planned;
 }
 
-/// Of stages also with more micro-batches, which wait less for each other, as long as each number is better than the one before, or else with fewer,
+/// `best` with more micro-batches, whose stages wait less for each other, as long as each number is better than the one before, or else with fewer,
 /// whose kernels have more rows.
-Planned planMesh(const Options &options, const std::string &mesh, const std::string &dtype,
-                 const plan::Cluster &cluster) {
-  Planned best = planThatFits(options, mesh, dtype, cluster, /*microBatches=*/0);
-  Mesh ranks = llvm::cantFail(Mesh::parse(mesh));
-  if (options.searchedBatch == 0 || ranks.size("pp") == 1 || !best.refused.empty())
-    return best;
-  std::vector<int64_t> numbers = divisors(options.searchedBatch / ranks.size("dp"));
+Planned withBestMicroBatches(const Options &options, Planned best, const std::string &dtype,
+                             const plan::Cluster &cluster) {
+  std::string mesh = best.mesh;
+  std::vector<int64_t> numbers = divisors(options.searchedBatch / llvm::cantFail(Mesh::parse(mesh)).size("dp"));
   llvm::erase_if(numbers, [](int64_t number) { return number > maxMicroBatches; });
-  auto first = llvm::find(numbers, best.microBatches);
   auto tries = [&](auto begin, auto end) {
-    bool found = false;
-    for (auto at = begin; at != end; ++at, found = true) {
+    bool better = false;
+    for (auto at = begin; at != end; ++at, better = true) {
       Planned other = planThatFits(options, mesh, dtype, cluster, *at);
       if (other.order() >= best.order())
         break;
       best = std::move(other);
     }
-    return found;
+    return better;
   };
+  auto first = llvm::find(numbers, best.microBatches);
   if (first != numbers.end() && !tries(std::next(first), numbers.end()))
     tries(std::make_reverse_iterator(first), numbers.rend());
   return best;
 }
 
-/// All of them, in their order; says now and then on standard error how many are done.
-std::vector<Planned> planAll(const Options &options, const std::vector<std::string> &meshes, const std::string &dtype,
-                             const plan::Cluster &cluster) {
-  std::vector<Planned> all(meshes.size());
+/// Calls `body` with 0 to `count` - 1, several at a time; says now and then on standard error how many are done.
+void eachInThreads(const Options &options, size_t count, const char *what, llvm::function_ref<void(size_t)> body) {
   size_t done = 0;
   std::mutex mutex;
   std::condition_variable changed;
   llvm::DefaultThreadPool pool(llvm::hardware_concurrency(static_cast<unsigned>(options.threads)));
-  for (size_t i = 0; i < meshes.size(); ++i)
+  for (size_t i = 0; i < count; ++i)
     pool.async([&, i] {
-      Planned planned = planMesh(options, meshes[i], dtype, cluster);
+      body(i);
       std::lock_guard lock(mutex);
-      all[i] = std::move(planned);
       ++done;
       changed.notify_one();
     });
@@ -224,11 +218,11 @@ std::vector<Planned> planAll(const Options &options, const std::vector<std::stri
   constexpr auto silence = std::chrono::seconds(20); // at most, where nobody watches a line
   auto said = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex);
-  while (done < meshes.size()) {
+  while (done < count) {
     if (tells) {
-      fmt::print(stderr, "\r{} of {} meshes", done, meshes.size());
+      fmt::print(stderr, "\r{} of {} {}", done, count, what);
     } else if (std::chrono::steady_clock::now() - said > silence) {
-      fmt::print(stderr, "braid-plan: {} of {} meshes\n", done, meshes.size());
+      fmt::print(stderr, "braid-plan: {} of {} {}\n", done, count, what);
       said = std::chrono::steady_clock::now();
     }
     changed.wait_for(lock, silence);
@@ -236,7 +230,28 @@ std::vector<Planned> planAll(const Options &options, const std::vector<std::stri
   lock.unlock();
   pool.wait();
   if (tells)
-    fmt::print(stderr, "\r{:30}\r", "");
+    fmt::print(stderr, "\r{:50}\r", "");
+}
+
+/// All of them, the best first. Micro-batches are searched where that may make a mesh one of the best.
+std::vector<Planned> planAll(const Options &options, const std::vector<std::string> &meshes, const std::string &dtype,
+                             const plan::Cluster &cluster) {
+  constexpr double mostGain = 2; // of other micro-batches, where a command costs less than what it computes
+  std::vector<Planned> all(meshes.size());
+  eachInThreads(options, meshes.size(), "meshes",
+                [&](size_t i) { all[i] = planThatFits(options, meshes[i], dtype, cluster, /*microBatches=*/0); });
+  auto sort = [&] { llvm::stable_sort(all, [](const Planned &a, const Planned &b) { return a.order() < b.order(); }); };
+  sort();
+  if (options.searchedBatch == 0)
+    return all;
+  std::vector<Planned *> searched;
+  for (Planned &planned : all)
+    if (planned.refused.empty() && llvm::cantFail(Mesh::parse(planned.mesh)).size("pp") > 1 &&
+        (!all[0].fits || (planned.fits && planned.measures.makespan <= mostGain * all[0].measures.makespan)))
+      searched.push_back(&planned);
+  eachInThreads(options, searched.size(), "meshes in other micro-batches",
+                [&](size_t i) { *searched[i] = withBestMicroBatches(options, *searched[i], dtype, cluster); });
+  sort();
   return all;
 }
 
@@ -348,7 +363,6 @@ int run(Options options) {
                          !schedule.activationBudget;
   options.searchedBatch = spec->train.microBatches == 0 ? spec->train.batch : 0;
   std::vector<Planned> all = planAll(options, meshes, spec->dtype, *cluster);
-  llvm::stable_sort(all, [](const Planned &a, const Planned &b) { return a.order() < b.order(); });
   if (options.json) {
     Json list = Json::array();
     for (const Planned &planned : all)
