@@ -81,7 +81,8 @@ static void resolveStages(const Mesh &mesh, ModelSpec &spec, KeyErrorFn error) {
   spec.schedule.wordRanks = mesh.size("pp") * mesh.size("tp");
   // What does not divide the batch is said of the batch.
   if (parts == 0 && spec.schedule.stages > 1) {
-    int64_t most = rows % ranks ? 1 : std::min({rows / ranks, 4 * spec.schedule.stages, maxMicroBatches});
+    bool onlyOne = rows % ranks || spec.train.gradientDtype == "bf16"; // which loses what several add up
+    int64_t most = onlyOne ? 1 : std::min({rows / ranks, 4 * spec.schedule.stages, maxMicroBatches});
     for (parts = most; rows / ranks % parts;)
       --parts;
   }

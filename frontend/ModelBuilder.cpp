@@ -567,6 +567,9 @@ DictionaryAttr ModelBuilder::metadata() {
       {"train.steps", std::to_string(t.steps)},
       {"train.accumulation_steps", std::to_string(t.accumulationSteps)},
       {"train.seed", std::to_string(t.seed)}};
+  for (auto &[key, dtype] : {std::pair("train.gradient_dtype", t.gradientDtype), {"train.moment_dtype", t.momentDtype}})
+    if (dtype != "f32")
+      entries.push_back({key, dtype});
   if (spec.train.microBatches > 0)
     entries.push_back({"train.micro_batches", std::to_string(spec.train.microBatches)});
   if (spec.schedule.expertRoom)

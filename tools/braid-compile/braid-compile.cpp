@@ -132,8 +132,9 @@ int main(int argc, char **argv) {
             1, maxAccumulationSteps);
   integerIn(
       app.add_option("--micro-batches", options.microBatches,
-                     "parts of a batch's rows that go through the stages of a pipeline (pp) one after the other, "
-                     "instead of train.micro_batches (default: the most that divide a rank's rows, up to 4 a stage)"),
+                     "parts of a batch's rows that go through the layers, or the stages of a pipeline (pp), one after "
+                     "the other, instead of train.micro_batches (default with stages: the most that divide a rank's "
+                     "rows, up to 4 a stage; 1 for gradients in bf16)"),
       1, maxMicroBatches);
   app.add_option(
          "--stage-layers", options.stageLayers,
