@@ -1,4 +1,4 @@
-//===- MeshesCommand.cpp - braid-plan meshes: the meshes of a cluster, planned one after the other ----------------===//
+//===- MeshesCommand.cpp - braid-plan meshes: the meshes of a cluster, each planned -------------------------------===//
 #include "compiler/Diagnostics.h"
 #include "compiler/Driver.h"
 #include "compiler/Flags.h"
@@ -11,11 +11,11 @@
 #include "tools/common/InputFile.h"
 #include "tools/common/IntegerFlag.h"
 
+#include "llvm/Support/ThreadPool.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
-
-#include "llvm/Support/ThreadPool.h"
 
 #include <chrono>
 #include <condition_variable>
